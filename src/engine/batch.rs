@@ -1,0 +1,113 @@
+//! Many claims with one sync, and claims whose caller is a future.
+
+use std::sync::Arc;
+
+use super::Engine;
+use super::claim::{Ask, Lookups, Verdict};
+use super::drive::{Patience, Step, Wait};
+use crate::error::{Error, Result};
+
+/// Claims on their way. Until they are delivered, dropping this takes back what was granted.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    engine: Arc<Engine>,
+    items: Vec<Item>,
+    /// The last frame that a caller must wait for.
+    frame: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Item {
+    /// `None` once answered.
+    asked: Option<(Ask, Lookups)>,
+    answer: Result<Verdict>,
+}
+
+impl Batch {
+    /// The claims, in order; those whose input was refused stay so.
+    pub(crate) fn new(engine: Arc<Engine>, asks: Vec<Result<Ask>>) -> Self {
+        let number = engine.batch_number();
+        let item = |ask| match ask {
+            // The answer is a placeholder until the claim has been decided.
+            Ok(ask) => Item {
+                asked: Some((Ask { batch: number, ..ask }, Lookups::default())),
+                answer: Err(Error::Closed),
+            },
+            Err(error) => Item { asked: None, answer: Err(error) },
+        };
+        Self { engine, items: asks.into_iter().map(item).collect(), frame: None }
+    }
+
+    /// Decides what can be decided now, in order.
+    pub(crate) fn step(&mut self, patience: &mut Patience) -> Result<Step<()>> {
+        let mut frame = None;
+        for item in &mut self.items {
+            let Some((ask, lookups)) = &mut item.asked else { continue };
+            let answer = match self.engine.decide(ask, lookups, patience) {
+                Ok(Step::Done(verdict)) => {
+                    if let Verdict::New(_) = &verdict {
+                        *patience = Patience::default();
+                    }
+                    self.frame = self.frame.max(self.engine.awaited(ask, &verdict));
+                    Ok(verdict)
+                }
+                // A duplicate within the batch, as a rule: the others need not wait for it.
+                Ok(Step::Wait(Wait::Frame(seq))) => {
+                    frame = frame.max(Some(seq));
+                    continue;
+                }
+                Ok(Step::Wait(wait)) => return Ok(Step::Wait(wait)),
+                Err(error @ (Error::Full { .. } | Error::TimestampKind | Error::TooFarAhead { .. })) => {
+                    Err(error)
+                }
+                Err(error) => return Err(error),
+            };
+            item.answer = answer;
+            item.asked = None;
+        }
+        Ok(match frame {
+            Some(seq) => Step::Wait(Wait::Frame(seq)),
+            None => Step::Done(()),
+        })
+    }
+
+    /// The frame to wait for before the answers are given.
+    pub(crate) fn frame(&self) -> Option<u64> {
+        self.frame
+    }
+
+    /// Fails if any claim failed; then everything is taken back.
+    pub(crate) fn all_or_none(mut self) -> Result<Self> {
+        match self.items.iter().position(|item| item.answer.is_err()) {
+            None => Ok(self),
+            Some(index) => {
+                let failed = self.items.swap_remove(index);
+                drop(self);
+                Err(failed.answer.err().unwrap_or(Error::Closed))
+            }
+        }
+    }
+
+    /// The answers; from here on they stay.
+    pub(crate) fn deliver(mut self) -> Vec<Result<Verdict>> {
+        let items = std::mem::take(&mut self.items);
+        let deliver = |item: Item| {
+            if let Ok(Verdict::New(granted)) = &item.answer {
+                self.engine.deliver(granted);
+            }
+            item.answer
+        };
+        items.into_iter().map(deliver).collect()
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        // The last first: a mark goes back to what it was before the batch, step by step.
+        for item in self.items.iter().rev() {
+            if let Ok(Verdict::New(granted)) = &item.answer {
+                self.engine.take_back(granted);
+            }
+        }
+    }
+}

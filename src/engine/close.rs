@@ -1,0 +1,116 @@
+//! The end of an engine, orderly or not.
+
+use std::thread;
+
+use super::claim::released_record;
+use super::{Engine, Phase as EnginePhase};
+use crate::catalog::{Edit, Meta};
+use crate::error::Result;
+use crate::guard::Cause;
+use crate::journal::{Haste, Room};
+use crate::live::attempt::wake;
+use crate::live::{Phase, State};
+use crate::runs::FlushError;
+
+impl Engine {
+    /// Ends the store: claims in progress become orphans, everything is flushed and durable.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.end_handover();
+        self.set_phase(EnginePhase::Closed);
+        let orphans = self.orphan_all();
+        self.wake_everyone();
+        self.stop_background();
+        let _gate = self.gate.write();
+        let flushed = match self.journal.failure() {
+            Some(fault) => Err(fault.into()),
+            None => self.close_files(orphans),
+        };
+        self.journal.stop();
+        self.join();
+        self.catalog.close().and(flushed)
+    }
+
+    /// Ends without writing anything: what is on the disk will be read anew. Its guards are fenced.
+    pub(crate) fn abandon(&self) {
+        // A sound journal keeps what it was given; a poisoned one has said already that it may not.
+        let _ = self.journal.wait(self.journal.appended());
+        self.journal.poison(std::sync::Arc::new(std::io::Error::other("the store is being reopened")));
+        self.set_phase(EnginePhase::Superseded);
+        self.wake_everyone();
+        self.stop_background();
+        let _gate = self.gate.write();
+        self.journal.quiesce();
+        self.journal.stop();
+        self.join();
+        // What fails here has been seen by reading the file again.
+        let _ = self.catalog.close();
+    }
+
+    fn stop_background(&self) {
+        self.work.stop();
+        self.merges.stop();
+    }
+
+    /// Waits for the threads, except for the one that calls: a waker run by it may drop the last
+    /// handle.
+    fn join(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for handle in threads {
+            if handle.thread().id() != thread::current().id() {
+                // A panic there has been reported on its own.
+                let _ = handle.join();
+            }
+        }
+    }
+
+    /// Gives every claim in progress up for its next attempt to find; how many.
+    fn orphan_all(&self) -> u64 {
+        let mut orphans = 0;
+        for shard in self.live.shards() {
+            let mut woken = Vec::new();
+            let mut costs = (0, 0);
+            let mut shard = shard.lock();
+            for entry in shard.entries_mut() {
+                let State::Running(attempt) = &entry.state else { continue };
+                let attempt = std::sync::Arc::clone(attempt);
+                let cause = if matches!(attempt.progress().phase, Phase::Running) {
+                    Cause::Orphaned
+                } else {
+                    Cause::LeaseExpired
+                };
+                orphans += u64::from(cause == Cause::Orphaned);
+                let record = released_record(&attempt, cause, self.now());
+                let room = Room::Settle { reserved: attempt.progress().reserved };
+                // If it cannot be written, its begin is still in the journal: an orphan all the same.
+                if let Ok(seq) = self.journal.append(&[&record], room, Haste::Written) {
+                    costs.0 += entry.cost();
+                    entry.seq = seq;
+                    entry.state = State::Settled { record: record.into(), undelivered: None };
+                    costs.1 += entry.cost();
+                }
+                woken.extend(attempt.end(Phase::Released));
+            }
+            drop(shard);
+            self.live.add_bytes(costs.0, costs.1);
+            wake(woken);
+        }
+        orphans
+    }
+
+    fn close_files(&self, orphans: u64) -> Result<()> {
+        self.journal.close()?;
+        let written = self.flush().and_then(|_| {
+            // Nothing in the journal is needed any more.
+            let mut edits = self.clock_edits();
+            edits.push(Edit::Meta(Meta::Orphans, orphans));
+            let segments = self.catalog.contents().segments;
+            edits.extend(segments.into_keys().map(|file_id| Edit::Segment { file_id, ordinal: 0, epoch: 0 }));
+            self.catalog.commit(edits).map_err(FlushError::Catalog)
+        });
+        match written {
+            // The journal still holds it all, and the next open replays it.
+            Err(error) if error.is_no_space() => Ok(()),
+            written => Ok(written?),
+        }
+    }
+}

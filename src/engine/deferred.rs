@@ -1,0 +1,136 @@
+//! One-step claims whose caller may still go away: delivered, or taken back.
+//!
+//! The id is completed at once, for duplicates too. A mark that such a claim moved shows only once the
+//! claim is delivered; until then the claim holds the entity.
+
+use std::sync::Arc;
+
+use super::Engine;
+use super::claim::{Grant, Granted};
+use super::view::{IdView, Lookup, id_view};
+use crate::error::Result;
+use crate::guard::Cause;
+use crate::journal::{Haste, Room};
+use crate::key::Key;
+use crate::live::attempt::{Order, wake};
+use crate::live::map::Locked;
+use crate::live::{Attempt, Owner, Phase, State};
+use crate::record::{Body, StoredRecord, key_of};
+
+impl Engine {
+    /// The caller has its answer: from here on the claim stays.
+    pub(crate) fn deliver(&self, granted: &Granted) {
+        let Grant::Completed { record, reserved, holder } = &granted.grant else { return };
+        self.journal.unreserve(*reserved);
+        if let Some(attempt) = holder {
+            let phase = Phase::Completed { seq: granted.seq, record: Arc::clone(record) };
+            self.release_entity(attempt, phase);
+        }
+    }
+
+    fn release_entity(&self, attempt: &Attempt, phase: Phase) {
+        let Some(order) = &attempt.order else { return };
+        let mut locked = self.live.lock(&order.entity, None);
+        if let Some(entry) = locked.first().find_mut(&order.entity)
+            && let State::Settled { undelivered, .. } = &mut entry.state
+            && undelivered.as_ref().is_some_and(|other| other.token == attempt.token)
+        {
+            *undelivered = None;
+        }
+        locked.first().disown(&order.entity, |owner| owner.token == attempt.token);
+        let woken = attempt.end(phase);
+        drop(locked);
+        wake(woken);
+    }
+
+    /// The caller has gone: the key is free again, the mark is what it was. Where that cannot be
+    /// recorded any more, the claim stays.
+    pub(crate) fn take_back(&self, granted: &Granted) {
+        match &granted.grant {
+            // Closed or poisoned: then it becomes an orphan.
+            Grant::Running(attempt) => drop(self.abort(attempt)),
+            Grant::Completed { record, reserved, holder } => {
+                if !self.release_claim(granted.seq, record, *reserved, holder.as_ref()).unwrap_or(false) {
+                    self.journal.unreserve(*reserved);
+                    if let Some(attempt) = holder {
+                        self.release_entity(attempt, Phase::Released);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the claim was still there and is released now.
+    fn release_claim(
+        &self,
+        seq: u64,
+        record: &Arc<[u8]>,
+        reserved: u64,
+        holder: Option<&Arc<Attempt>>,
+    ) -> Result<bool> {
+        let bytes = key_of(record);
+        let key = Key { hash: self.hasher.hash(bytes), bytes: bytes.into() };
+        let order = holder.and_then(|attempt| attempt.order.as_ref());
+        let mut lookup = Lookup::default();
+        loop {
+            let mut locked = self.live.lock(&key, order.map(|order| &order.entity));
+            self.check()?;
+            let now = self.now();
+            if !lookup.is_ready(self, locked.first(), &key, now) {
+                drop(locked);
+                lookup.read(&key, now)?;
+                continue;
+            }
+            let claim = match id_view(locked.first(), &key, &lookup, now)? {
+                IdView::Done { record, seq: found } if found == seq => record,
+                IdView::Done { .. } | IdView::Absent(_) | IdView::Running(_) => return Ok(false),
+            };
+            let Some(StoredRecord { purge_at, body: Body::Done(done), .. }) = StoredRecord::decode(&claim)
+            else {
+                return Ok(false);
+            };
+            let body = Body::Released {
+                expires_at: done.expires_at,
+                attempt: done.attempt,
+                cause: Cause::Aborted,
+                note: None,
+            };
+            let released = StoredRecord { key: bytes, purge_at, body }.to_bytes();
+            let mark = order.and_then(|order| mark_taken_back(&mut locked, order));
+            let room = Room::Settle { reserved };
+            let appended = match &mark {
+                Some(mark) => self.journal.append(&[&released, mark], room, Haste::Written),
+                None => self.journal.append(&[&released], room, Haste::Written),
+            };
+            let Ok(seq) = appended else { return Ok(false) };
+            locked.set_first(&key, seq, State::Settled { record: released.into(), undelivered: None });
+            if let (Some(order), Some(mark)) = (order, mark) {
+                // Within a batch the mark goes back step by step; the claim before holds it again.
+                let undelivered = order.set_by.clone();
+                if let Some(before) = &undelivered {
+                    let owner = Owner { entity: order.entity.clone(), attempt: Arc::clone(before) };
+                    locked.second().own(owner);
+                }
+                locked.set_second(&order.entity, seq, State::Settled { record: mark.into(), undelivered });
+            }
+            let mut woken = Vec::new();
+            if let (Some(attempt), Some(order)) = (holder, order) {
+                locked.second().disown(&order.entity, |owner| owner.token == attempt.token);
+                woken = attempt.end(Phase::Released);
+            }
+            drop(locked);
+            wake(woken);
+            return Ok(true);
+        }
+    }
+}
+
+/// The record that puts a mark back to what it was before a claim.
+fn mark_taken_back(locked: &mut Locked<'_>, order: &Order) -> Option<Vec<u8>> {
+    let entry = locked.second().find(&order.entity)?;
+    let State::Settled { record, undelivered: Some(_) } = &entry.state else { return None };
+    let purge_at = StoredRecord::decode(record)?.purge_at;
+    let before = order.mark_before.as_deref().and_then(StoredRecord::decode);
+    let body = before.map_or(Body::Tombstone, |record| record.body);
+    Some(StoredRecord { key: &order.entity.bytes, purge_at, body }.to_bytes())
+}

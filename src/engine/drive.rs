@@ -1,0 +1,142 @@
+//! Waiting, for both kinds of callers.
+//!
+//! An operation is a function that is called again after each wait, until it is done. The same
+//! function serves a blocked thread and a future.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::Engine;
+use crate::error::Result;
+use crate::live::Attempt;
+
+/// Where an operation stands.
+#[derive(Debug)]
+pub(crate) enum Step<T> {
+    Done(T),
+    Wait(Wait),
+}
+
+/// What to wait for before an operation is tried again.
+#[derive(Debug)]
+pub(crate) enum Wait {
+    /// A frame, until it is durable.
+    Frame(u64),
+    /// A round of background work that was asked for.
+    Room(u64),
+}
+
+/// What an operation has waited for without success.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    /// Rounds of background work.
+    pub(crate) rounds: u32,
+}
+
+impl Patience {
+    /// For callers who cannot wait at all.
+    pub(crate) fn exhausted() -> Self {
+        Self { rounds: u32::MAX }
+    }
+}
+
+impl Engine {
+    /// Runs an operation on this thread.
+    pub(crate) fn drive<T>(&self, mut operation: impl FnMut(&mut Patience) -> Result<Step<T>>) -> Result<T> {
+        let mut patience = Patience::default();
+        loop {
+            match operation(&mut patience)? {
+                Step::Done(value) => return Ok(value),
+                Step::Wait(Wait::Frame(seq)) => self.journal.wait(seq)?,
+                Step::Wait(Wait::Room(round)) => {
+                    self.work.wait(round);
+                    patience.rounds += 1;
+                }
+            }
+        }
+    }
+
+    /// Runs an operation without blocking the polling thread.
+    pub(crate) async fn drive_async<T>(
+        &self,
+        mut operation: impl FnMut(&mut Patience) -> Result<Step<T>>,
+    ) -> Result<T> {
+        let mut patience = Patience::default();
+        loop {
+            match operation(&mut patience)? {
+                Step::Done(value) => return Ok(value),
+                Step::Wait(Wait::Frame(seq)) => {
+                    poll_fn(|context| self.journal.poll(seq, context.waker())).await?;
+                }
+                Step::Wait(Wait::Room(round)) => {
+                    poll_fn(|context| self.work.poll(round, context)).await;
+                    patience.rounds += 1;
+                }
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Waits until a frame is durable.
+    pub(crate) fn wait_durable(&self, seq: u64) -> Result<()> {
+        Ok(self.journal.wait(seq)?)
+    }
+
+    /// The same for a future.
+    pub(crate) async fn wait_durable_async(&self, seq: u64) -> Result<()> {
+        Ok(poll_fn(|context| self.journal.poll(seq, context.waker())).await?)
+    }
+
+    /// Waits for a frame if the store's durability asks for it.
+    pub(crate) fn wait_store_durable(&self, seq: Option<u64>) -> Result<()> {
+        match seq {
+            Some(seq) if self.options.durability.is_sync() => self.wait_durable(seq),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same for a future.
+    pub(crate) async fn wait_store_durable_async(&self, seq: Option<u64>) -> Result<()> {
+        match seq {
+            Some(seq) if self.options.durability.is_sync() => self.wait_durable_async(seq).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// For a waiter on a running attempt: ready once nobody may go on with it.
+    pub(crate) fn poll_running(&self, attempt: &Arc<Attempt>) -> Poll<Result<()>> {
+        if self.is_superseded() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Err(error) = self.check() {
+            return Poll::Ready(Err(error));
+        }
+        if !attempt.is_held(self.now()) {
+            return Poll::Ready(Ok(()));
+        }
+        if attempt.lease.is_some() {
+            self.watch_lease(attempt);
+        }
+        Poll::Pending
+    }
+
+    /// For a waiter on a completed attempt: ready once no crash can take the completion back.
+    pub(crate) fn poll_completed(
+        &self,
+        attempt: &Attempt,
+        seq: u64,
+        context: &Context<'_>,
+    ) -> Poll<Result<()>> {
+        if !self.settles_durably(attempt) {
+            return Poll::Ready(self.check());
+        }
+        self.journal.poll(seq, context.waker()).map(|result| Ok(result?))
+    }
+
+    /// Whether the store still answers, or was reopened.
+    pub(crate) fn check_answers(&self) -> Result<()> {
+        if self.is_superseded() { Ok(()) } else { self.check() }
+    }
+}

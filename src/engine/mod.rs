@@ -1,0 +1,200 @@
+//! One open store: what recovery builds, and what `reopen` replaces as a whole.
+//!
+//! [`open`] recovers, [`view`] reads a key's state, [`claim`] reaches verdicts, [`settle`] ends
+//! claims, [`marks`] keeps order, [`drive`] waits for both kinds of callers, [`maintain`] runs in the
+//! background, [`close`] ends it all.
+//!
+//! Lock order: shard, attempt's progress; shard, journal. Nothing is waited for under a shard lock.
+
+pub(crate) mod batch;
+mod census;
+pub(crate) mod claim;
+mod close;
+mod deferred;
+pub(crate) mod drive;
+mod handover;
+mod maintain;
+pub(crate) mod marks;
+mod open;
+mod settle;
+pub(crate) mod view;
+mod work;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::catalog::{Catalog, Edit};
+use crate::clock::{Time, Timeline, WallMapping};
+use crate::error::{Error, Result};
+use crate::journal::{Haste, Journal};
+use crate::key::{Key, KeyHasher, Kind};
+use crate::live::{Attempt, LiveMap};
+use crate::options::{Durability, Options};
+use crate::runs::{FlushError, RunStore};
+
+pub(crate) use claim::{Ask, Verdict};
+use handover::Handover;
+pub(crate) use settle::Settlement;
+use work::Work;
+
+/// Bits of a token that count within one opening.
+const TOKEN_BITS: u32 = 40;
+
+#[derive(Debug)]
+pub(crate) struct Engine {
+    options: Options,
+    dir: PathBuf,
+    timeline: Timeline,
+    hasher: KeyHasher,
+    journal: Journal,
+    live: LiveMap,
+    runs: RunStore,
+    catalog: Catalog,
+    /// A [`Phase`].
+    phase: AtomicU8,
+    next_token: AtomicU64,
+    work: Work,
+    merges: Work,
+    handover: Handover,
+    pool: Mutex<maintain::SegmentPool>,
+    flushing: Mutex<maintain::FlushHistory>,
+    hold: Option<maintain::Hold>,
+    /// Held while background work runs; taken alone to end it.
+    gate: RwLock<()>,
+    leased: Mutex<Vec<Arc<Attempt>>>,
+    failure_announced: AtomicBool,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    pub(crate) counters: Counters,
+    pub(crate) orphans_found: u64,
+}
+
+/// Verdicts given since the store was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) new: AtomicU64,
+    pub(crate) duplicate: AtomicU64,
+    pub(crate) in_progress: AtomicU64,
+    pub(crate) mismatch: AtomicU64,
+    pub(crate) stale: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Where an engine is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Phase {
+    Open = 0,
+    Closed = 1,
+    /// Another engine has taken over the directory.
+    Superseded = 2,
+}
+
+impl Engine {
+    fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Open,
+            2 => Phase::Superseded,
+            _ => Phase::Closed,
+        }
+    }
+
+    fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Release);
+    }
+
+    /// Fails if no verdict can be given. Checked under the shard lock where it matters: closing
+    /// changes the phase before it visits the shards.
+    fn check(&self) -> Result<()> {
+        match self.phase() {
+            Phase::Open => {}
+            Phase::Closed => return Err(Error::Closed),
+            // Its journal has been poisoned before.
+            Phase::Superseded => {}
+        }
+        match self.journal.failure() {
+            None => Ok(()),
+            Some(fault) => Err(fault.into()),
+        }
+    }
+
+    /// Whether the store was reopened: nobody owns anything here any more.
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.phase() == Phase::Superseded
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(crate) fn key(&self, kind: Kind, scope: u32, name: &[u8]) -> Key {
+        Key::new(&self.hasher, kind, scope, name)
+    }
+
+    pub(crate) fn mapping(&self) -> WallMapping {
+        self.timeline.mapping()
+    }
+
+    fn now(&self) -> Time {
+        self.timeline.now()
+    }
+
+    fn token(&self) -> u64 {
+        self.next_token.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A number for a batch of claims, not 0.
+    fn batch_number(&self) -> u64 {
+        // Any number that no other batch has.
+        self.token()
+    }
+
+    /// A call's durability: what it asked for, or else the store's.
+    fn durability(&self, asked: Option<Durability>) -> Durability {
+        asked.unwrap_or(self.options.durability)
+    }
+
+    /// The last frame accepted so far.
+    pub(crate) fn accepted(&self) -> Result<u64> {
+        self.check()?;
+        Ok(self.journal.appended())
+    }
+
+    /// The number of a scope, given to it at its first use.
+    pub(crate) fn register_scope(&self, name: &str) -> Result<u32> {
+        let _gate = self.gate.read();
+        self.check()?;
+        if let Some(number) = self.catalog.scope(name) {
+            return Ok(number);
+        }
+        let mut number = 0;
+        let committed = self.catalog.commit_with(|contents| {
+            number = contents.scopes.values().max().map_or(1, |last| last + 1);
+            vec![Edit::Scope(name.into(), number)]
+        });
+        match committed {
+            Ok(()) => Ok(number),
+            Err(error) => Err(FlushError::Catalog(error).into()),
+        }
+    }
+}
+
+impl Durability {
+    fn haste(self) -> Haste {
+        match self {
+            Self::Sync => Haste::Awaited,
+            Self::Interval(within) => Haste::Synced(within),
+        }
+    }
+
+    fn is_sync(self) -> bool {
+        self == Self::Sync
+    }
+}

@@ -1,0 +1,257 @@
+//! Recovery: from what the disk holds to an engine that answers.
+//!
+//! 1. The catalog is read; a directory without one is set up.
+//! 2. The runs it lists are opened, files that it does not list are removed.
+//! 3. Every journal segment is synced, dropped from the page cache and read: what a killed process or
+//!    a failed sync left in the cache need not be on the disk.
+//! 4. The log is replayed. A claim that was in progress becomes an orphan.
+//! 5. A fresh segment is begun, whose first frame says where the old log ended. It is durable before
+//!    the first verdict.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+
+use super::handover::Handover;
+use super::maintain::{FlushHistory, Hold, SegmentPool, wall_bits};
+use super::work::Work;
+use super::{Counters, Engine, TOKEN_BITS};
+use crate::catalog::{CATALOG_FILE, Catalog, Contents, Edit, FORMAT, Meta};
+use crate::clock::{Time, Timeline};
+use crate::error::{Error, Result};
+use crate::guard::Cause;
+use crate::journal::replay::{Known, Replayed, replay};
+use crate::journal::segment::Segment;
+use crate::journal::{Haste, Journal, Room};
+use crate::key::{Key, KeyHasher};
+use crate::live::{LiveMap, State};
+use crate::options::{Downtime, Options};
+use crate::record::{Body, StoredRecord};
+use crate::runs::{FlushError, RunStore};
+
+pub(crate) const JOURNAL_DIR: &str = "journal";
+const RUNS_DIR: &str = "runs";
+
+/// How long nothing is removed after the clock has jumped by more than a window.
+const HOLD: Duration = Duration::from_secs(600);
+
+impl Engine {
+    /// Recovers the store in a directory, whose lock the caller holds.
+    pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Self>> {
+        let disk = Arc::clone(&options.disk);
+        for dir in [dir.join(JOURNAL_DIR), dir.join(RUNS_DIR)] {
+            disk.create_dir(&dir).map_err(|error| Error::io(&dir, error))?;
+        }
+        let catalog = Catalog::open(Arc::clone(&disk), dir)?;
+        if catalog.meta(Meta::Format) == 0 {
+            set_up(&catalog, dir, &options)?;
+        }
+        let contents = catalog.contents();
+        let runs = RunStore::open(&disk, dir.join(RUNS_DIR), &contents)?;
+        let hasher = KeyHasher::new(contents.meta(Meta::Seed));
+
+        let live = LiveMap::default();
+        let mut latest = Time(0);
+        let segments = open_segments(&options, &dir.join(JOURNAL_DIR), &contents)?;
+        let known = Known { released: contents.meta(Meta::Released), durable: contents.meta(Meta::Durable) };
+        let replayed = replay(segments, known, &mut |seq, record, bytes| {
+            latest = latest.max(record.written_at());
+            if !matches!(record.body, Body::LogStart { .. }) {
+                let key = Key { hash: hasher.hash(record.key), bytes: record.key.into() };
+                let state = State::Settled { record: bytes.into(), undelivered: None };
+                live.lock(&key, None).set_first(&key, seq, state);
+            }
+        })?;
+
+        let (start, hold) = start_time(&options, &contents, latest);
+        let timeline = Timeline::starting_at(start, Arc::clone(&options.clock));
+        let orphans = adopt_orphans(&live, known.released, start);
+
+        let mut pool = segment_pool(&contents, &replayed);
+        let era = contents.meta(Meta::Era) + 1;
+        commit_open(&catalog, &replayed, &timeline, era)?;
+        let current = pool
+            .prepare(&options, dir, &catalog, runs.bytes())?
+            .ok_or(Error::Full { limit: options.disk_limit, what: "the disk space of the store" })?;
+        let Replayed { last_seq, last_segment, used, .. } = replayed;
+        let journal = Journal::new(current, last_seq, used, options.max_frame());
+
+        let engine = Arc::new(Self {
+            dir: dir.to_path_buf(),
+            timeline,
+            hasher,
+            journal,
+            live,
+            runs,
+            catalog,
+            phase: AtomicU8::new(0),
+            next_token: AtomicU64::new((era << TOKEN_BITS) + 1),
+            work: Work::default(),
+            merges: Work::default(),
+            handover: Handover::default(),
+            pool: Mutex::new(pool),
+            flushing: Mutex::new(FlushHistory { stamped: start, ..FlushHistory::default() }),
+            hold,
+            gate: RwLock::new(()),
+            leased: Mutex::default(),
+            failure_announced: AtomicBool::new(false),
+            threads: Mutex::default(),
+            counters: Counters::default(),
+            orphans_found: orphans + contents.meta(Meta::Orphans),
+            options,
+        });
+        engine.start_log(last_segment, last_seq)?;
+        engine.start_threads()?;
+        Ok(engine)
+    }
+
+    /// Writes the first frame of the new log, before any verdict is given.
+    fn start_log(&self, segment: u64, last_seq: u64) -> Result<()> {
+        let body = Body::LogStart { segment, last_seq };
+        let record = StoredRecord { key: &[], purge_at: Time(0), body }.to_bytes();
+        let room = Room::Claim { reserve: 0 };
+        let seq =
+            self.journal.append(&[&record], room, Haste::Awaited).map_err(|error| error.into_error())?;
+        Ok(self.journal.wait(seq)?)
+    }
+
+    fn start_threads(self: &Arc<Self>) -> Result<()> {
+        self.start_thread("oncedb-sync", |engine| engine.journal.run_ticker(|| engine.on_tick()))?;
+        self.start_thread("oncedb-flush", |engine| {
+            engine.work.run(|| {
+                let progress = engine.flush_round();
+                engine.finish_handed_over();
+                progress
+            });
+        })?;
+        self.start_thread("oncedb-merge", |engine| engine.merges.run(|| engine.merge_round()))?;
+        self.work.kick();
+        Ok(())
+    }
+
+    fn start_thread(self: &Arc<Self>, name: &str, body: impl FnOnce(&Self) + Send + 'static) -> Result<()> {
+        let engine = Arc::clone(self);
+        let thread = thread::Builder::new().name(name.into()).spawn(move || body(&engine));
+        let handle = thread.map_err(|error| {
+            self.abandon();
+            Error::io(&self.dir, error)
+        })?;
+        self.threads.lock().push(handle);
+        Ok(())
+    }
+}
+
+/// Makes an empty store.
+fn set_up(catalog: &Catalog, dir: &Path, options: &Options) -> Result<()> {
+    for part in [JOURNAL_DIR, RUNS_DIR] {
+        let part = dir.join(part);
+        let files = options.disk.list(&part).map_err(|error| Error::io(&part, error))?;
+        if !files.is_empty() {
+            let what = "it is missing or empty, but there are files of a store beside it";
+            return Err(Error::corrupt(&dir.join(CATALOG_FILE), 0, what));
+        }
+    }
+    let wall = options.clock.wall();
+    let edits = vec![
+        Edit::Meta(Meta::Format, FORMAT.into()),
+        Edit::Meta(Meta::Seed, options.disk.random()),
+        Edit::Meta(Meta::StoreTime, Time::from_wall(wall).0),
+        Edit::Meta(Meta::WallTime, wall_bits(wall)),
+    ];
+    catalog.commit(edits).map_err(|error| FlushError::Catalog(error).into())
+}
+
+/// Opens the segments in use and removes files that the catalog does not list.
+fn open_segments(options: &Options, dir: &Path, contents: &Contents) -> Result<Vec<Segment>> {
+    let disk = &*options.disk;
+    let listed: Vec<_> =
+        contents.segments.keys().map(|&file_id| crate::journal::segment::path(dir, file_id)).collect();
+    for path in disk.list(dir).map_err(|error| Error::io(dir, error))? {
+        if !listed.contains(&path) {
+            disk.remove(&path).map_err(|error| Error::io(&path, error))?;
+        }
+    }
+    let in_use = contents.segments.iter().filter(|(_, (ordinal, _))| *ordinal > 0);
+    in_use.map(|(&file_id, &(ordinal, epoch))| Segment::open(disk, dir, file_id, ordinal, epoch)).collect()
+}
+
+/// Where the timeline goes on, and whether that is a jump.
+fn start_time(options: &Options, contents: &Contents, latest: Time) -> (Time, Option<Hold>) {
+    let stored = Time(contents.meta(Meta::StoreTime));
+    let stored_wall = contents.meta(Meta::WallTime).cast_signed();
+    let wall = wall_bits(options.clock.wall()).cast_signed();
+    let moved = u64::try_from(i128::from(wall) - i128::from(stored_wall)).unwrap_or(0);
+    let moved = Duration::from_nanos(moved);
+    let moved = match options.downtime {
+        Downtime::Counts => moved,
+        Downtime::Pauses { at_most } => moved.min(at_most),
+    };
+    // Never before what the log has seen: time does not go back.
+    let start = stored.after(moved).max(latest);
+    let jumped = start.since(stored) > options.window;
+    (start, jumped.then(|| Hold { until: start.after(HOLD), before: stored }))
+}
+
+/// Makes orphans of the claims in progress that the log left, drops what runs hold already, and
+/// returns how many orphans there are.
+fn adopt_orphans(live: &LiveMap, released: u64, now: Time) -> u64 {
+    let mut orphans = 0;
+    for shard in live.shards() {
+        let (mut before, mut after) = (0, 0);
+        for entry in shard.lock().entries_mut() {
+            let State::Settled { record, .. } = &entry.state else { continue };
+            let Some(StoredRecord { key, purge_at, body: Body::Begin(begin) }) = StoredRecord::decode(record)
+            else {
+                continue;
+            };
+            orphans += 1;
+            let expires_at = now.after(begin.window);
+            let body = Body::Released {
+                expires_at,
+                attempt: begin.attempt,
+                cause: Cause::Orphaned,
+                note: begin.note,
+            };
+            let record = StoredRecord { key, purge_at: purge_at.max(expires_at), body }.to_bytes();
+            before += entry.cost();
+            // Not in a run yet, however old its frame is.
+            entry.seq = entry.seq.max(released + 1);
+            entry.state = State::Settled { record: record.into(), undelivered: None };
+            after += entry.cost();
+        }
+        live.add_bytes(before, after);
+    }
+    live.sweep(|entry| entry.seq <= released);
+    orphans
+}
+
+fn segment_pool(contents: &Contents, replayed: &Replayed) -> SegmentPool {
+    let free =
+        contents.segments.iter().filter(|(_, (ordinal, _))| *ordinal == 0).map(|(&file_id, _)| file_id);
+    let unused = replayed.unused.iter().map(|segment| segment.file_id);
+    SegmentPool {
+        free: free.chain(unused).collect(),
+        next_file: u32::try_from(contents.meta(Meta::NextSegment)).unwrap_or(u32::MAX).max(1),
+        ordinal: contents.meta(Meta::Ordinal),
+        files: contents.segments.len() as u64,
+    }
+}
+
+/// Records that the store was opened: a new era of tokens, the clock, and that segments which hold
+/// nothing of the log are free, so that none is begun under an epoch it was used with.
+fn commit_open(catalog: &Catalog, replayed: &Replayed, timeline: &Timeline, era: u64) -> Result<()> {
+    let mapping = timeline.mapping();
+    let mut edits = vec![
+        Edit::Meta(Meta::Era, era),
+        Edit::Meta(Meta::Orphans, 0),
+        Edit::Meta(Meta::StoreTime, mapping.now.0),
+        Edit::Meta(Meta::WallTime, wall_bits(mapping.wall)),
+    ];
+    let free = |segment: &Segment| Edit::Segment { file_id: segment.file_id, ordinal: 0, epoch: 0 };
+    edits.extend(replayed.unused.iter().map(free));
+    catalog.commit(edits).map_err(|error| FlushError::Catalog(error).into())
+}

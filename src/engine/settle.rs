@@ -1,0 +1,252 @@
+//! The end of a claim in progress, and what its owner may do until then.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::Engine;
+use super::claim::{Shown, mark_record, released_record};
+use super::drive::{Patience, Step, Wait};
+use super::view::{IdView, Lookup, id_view};
+use crate::error::{Error, Result};
+use crate::guard::Cause;
+use crate::journal::{AppendError, Haste, Room};
+use crate::key::Key;
+use crate::live::attempt::wake;
+use crate::live::map::Locked;
+use crate::live::{Attempt, Phase, State};
+use crate::record::{Body, Done, Reply, StoredRecord};
+
+/// How a claim in progress is completed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settlement<'a> {
+    pub(crate) refusal: bool,
+    pub(crate) response: Option<&'a [u8]>,
+}
+
+impl Engine {
+    /// Locks what an attempt holds, if it still holds it.
+    fn lock_held(&self, attempt: &Attempt) -> Result<Locked<'_>> {
+        let locked = self.live.lock(&attempt.key, attempt.order.as_ref().map(|order| &order.entity));
+        if self.is_superseded() {
+            return Err(Error::Fenced);
+        }
+        self.check()?;
+        // A lapsed lease alone takes nothing away: only a successor does.
+        if matches!(attempt.progress().phase, Phase::Running) { Ok(locked) } else { Err(Error::Fenced) }
+    }
+
+    /// Completes an attempt; the frame that does it.
+    pub(crate) fn settle(
+        &self,
+        attempt: &Attempt,
+        settlement: Settlement<'_>,
+        patience: &mut Patience,
+    ) -> Result<Step<u64>> {
+        let mut locked = self.lock_held(attempt)?;
+        let result = match self.append_done(&mut locked, attempt, settlement, self.reply(settlement.response))
+        {
+            Err(AppendError::NoRoom) => match (self.await_room(patience), settlement.response) {
+                (Ok(wait), _) => return Ok(Step::Wait(wait)),
+                // The completion is what counts; room for it was set aside.
+                (Err(_), response) => {
+                    let len = response.map_or(0, |bytes| bytes.len() as u64);
+                    self.append_done(&mut locked, attempt, settlement, Reply::Omitted { len })
+                }
+            },
+            result => result,
+        };
+        let (seq, woken) = result.map_err(AppendError::into_error)?;
+        drop(locked);
+        wake(woken);
+        Ok(Step::Done(seq))
+    }
+
+    fn append_done(
+        &self,
+        locked: &mut Locked<'_>,
+        attempt: &Attempt,
+        settlement: Settlement<'_>,
+        reply: Reply<'_>,
+    ) -> Result<(u64, Vec<Waker>), AppendError> {
+        let now = self.now();
+        let expires_at = now.after(attempt.window);
+        let done = Done {
+            claimed_at: attempt.claimed_at,
+            completed_at: now,
+            expires_at,
+            attempt: attempt.number,
+            refusal: settlement.refusal,
+            fingerprint: attempt.fingerprint.as_deref(),
+            reply,
+        };
+        let purge_at = expires_at.max(attempt.shadow);
+        let record = StoredRecord { key: &attempt.key.bytes, purge_at, body: Body::Done(done) }.to_bytes();
+        let mark = attempt.order.as_ref().map(|order| {
+            let setter = Some(attempt.key.name());
+            mark_record(&order.entity, order.timestamp, order.retention, now, order.shadow, setter)
+        });
+        let room = Room::Settle { reserved: attempt.progress().reserved };
+        let haste = self.durability(attempt.durability).haste();
+        let seq = match &mark {
+            Some(mark) => self.journal.append(&[&record, mark], room, haste)?,
+            None => self.journal.append(&[&record], room, haste)?,
+        };
+        attempt.progress().reserved = 0;
+        let record: Arc<[u8]> = record.into();
+        locked.set_first(
+            &attempt.key,
+            seq,
+            State::Settled { record: Arc::clone(&record), undelivered: None },
+        );
+        if let (Some(order), Some(mark)) = (&attempt.order, mark) {
+            locked.set_second(&order.entity, seq, State::Settled { record: mark.into(), undelivered: None });
+            locked.second().disown(&order.entity, |owner| owner.token == attempt.token);
+        }
+        Ok((seq, attempt.end(Phase::Completed { seq, record })))
+    }
+
+    /// Whether settling an attempt waits for the disk.
+    pub(crate) fn settles_durably(&self, attempt: &Attempt) -> bool {
+        self.durability(attempt.durability).is_sync()
+    }
+
+    /// Gives a key back. Waits for nothing.
+    pub(crate) fn abort(&self, attempt: &Attempt) -> Result<()> {
+        let mut locked = self.lock_held(attempt)?;
+        let record = released_record(attempt, Cause::Aborted, self.now());
+        let woken = self.append_release(&mut locked, attempt, record).map_err(AppendError::into_error)?;
+        drop(locked);
+        wake(woken);
+        Ok(())
+    }
+
+    /// Records that an attempt is over without a result.
+    pub(super) fn append_release(
+        &self,
+        locked: &mut Locked<'_>,
+        attempt: &Attempt,
+        record: Vec<u8>,
+    ) -> Result<Vec<Waker>, AppendError> {
+        let room = Room::Settle { reserved: attempt.progress().reserved };
+        let seq = self.journal.append(&[&record], room, Haste::Written)?;
+        attempt.progress().reserved = 0;
+        locked.set_first(&attempt.key, seq, State::Settled { record: record.into(), undelivered: None });
+        if let Some(order) = &attempt.order {
+            locked.second().disown(&order.entity, |owner| owner.token == attempt.token);
+        }
+        Ok(attempt.end(Phase::Released))
+    }
+
+    /// Starts the lease anew.
+    pub(crate) fn renew(&self, attempt: &Attempt) -> Result<()> {
+        let locked = self.lock_held(attempt)?;
+        attempt.progress().lease_until = attempt.lease.map(|lease| self.now().after(lease));
+        drop(locked);
+        Ok(())
+    }
+
+    /// Keeps a note with the claim; the frame that does it.
+    pub(crate) fn note(&self, attempt: &Attempt, note: &[u8], patience: &mut Patience) -> Result<Step<u64>> {
+        let mut locked = self.lock_held(attempt)?;
+        let record = attempt.begin_record(Some(note));
+        let before = attempt.progress().note.as_ref().map_or(0, |note| note.len());
+        // A later release repeats the note.
+        let reserve = note.len().saturating_sub(before) as u64;
+        match self.journal.append(&[&record], Room::Claim { reserve }, Haste::Awaited) {
+            Ok(seq) => {
+                let mut progress = attempt.progress();
+                progress.note = Some(note.into());
+                progress.reserved += reserve;
+                drop(progress);
+                if let Some(entry) = locked.first().find_mut(&attempt.key) {
+                    entry.seq = seq;
+                }
+                self.live.add_bytes(before, note.len());
+                Ok(Step::Done(seq))
+            }
+            Err(AppendError::NoRoom) => self.await_room(patience).map(Step::Wait),
+            Err(error) => Err(error.into_error()),
+        }
+    }
+
+    /// Returns what an attempt has set aside in the journal.
+    pub(super) fn give_back(&self, attempt: &Attempt) {
+        let reserved = std::mem::take(&mut attempt.progress().reserved);
+        if reserved > 0 {
+            self.journal.unreserve(reserved);
+        }
+    }
+
+    /// A completed, unexpired key.
+    pub(crate) fn get(&self, key: &Key, lookup: &mut Lookup) -> Result<Step<Option<Shown>>> {
+        loop {
+            let mut locked = self.live.lock(key, None);
+            self.check()?;
+            let now = self.now();
+            if !lookup.is_ready(self, locked.first(), key, now) {
+                drop(locked);
+                lookup.read(key, now)?;
+                continue;
+            }
+            let view = id_view(locked.first(), key, lookup, now)?;
+            drop(locked);
+            let (found, seq) = match view {
+                IdView::Done { record, seq } => (Some(record), seq),
+                IdView::Absent(past) => (None, past.seq),
+                IdView::Running(_) => (None, 0),
+            };
+            if self.options.durability.is_sync() && seq > self.journal.durable() {
+                return Ok(Step::Wait(Wait::Frame(seq)));
+            }
+            let Some(record) = found else { return Ok(Step::Done(None)) };
+            let response = lookup.response(&record)?;
+            return Ok(Step::Done(Some(Shown { record, response })));
+        }
+    }
+
+    /// Forgets a key: the frame that does it, if there was anything, and whether it was completed.
+    pub(crate) fn forget(
+        &self,
+        key: &Key,
+        lookup: &mut Lookup,
+        patience: &mut Patience,
+    ) -> Result<Step<(Option<u64>, bool)>> {
+        loop {
+            let mut locked = self.live.lock(key, None);
+            self.check()?;
+            let now = self.now();
+            if !lookup.is_ready(self, locked.first(), key, now) {
+                drop(locked);
+                lookup.read(key, now)?;
+                continue;
+            }
+            let (purge_at, completed, lapsed) = match id_view(locked.first(), key, lookup, now)? {
+                IdView::Running(_) => return Err(Error::InProgress),
+                IdView::Done { record, .. } => {
+                    (StoredRecord::decode(&record).map_or(now, |record| record.purge_at), true, None)
+                }
+                IdView::Absent(past) if past.previous.is_none() => return Ok(Step::Done((None, false))),
+                // Given up, but remembered: attempts are to start again at 1.
+                IdView::Absent(past) => {
+                    let kept = past.lapsed.as_ref().map_or(now, |attempt| now.after(attempt.window));
+                    (past.shadow.max(kept), false, past.lapsed)
+                }
+            };
+            let record = StoredRecord { key: &key.bytes, purge_at, body: Body::Tombstone }.to_bytes();
+            let haste = self.options.durability.haste();
+            let seq = match self.journal.append(&[&record], Room::Claim { reserve: 0 }, haste) {
+                Ok(seq) => seq,
+                Err(AppendError::NoRoom) => return self.await_room(patience).map(Step::Wait),
+                Err(error) => return Err(error.into_error()),
+            };
+            locked.set_first(key, seq, State::Settled { record: record.into(), undelivered: None });
+            let woken = lapsed.map_or_else(Vec::new, |attempt| {
+                self.give_back(&attempt);
+                attempt.end(Phase::Released)
+            });
+            drop(locked);
+            wake(woken);
+            return Ok(Step::Done((Some(seq), completed)));
+        }
+    }
+}

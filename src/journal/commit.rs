@@ -1,0 +1,480 @@
+//! Group commit: appends go into a queue in memory; one leader at a time writes and syncs all that
+//! has gathered, for everyone who waits.
+//!
+//! Lock order: log, then queue. Neither is ever held while a waker runs.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::batch::{Batch, Fault};
+use super::frame;
+use super::segment::{SEGMENT_HEADER, Segment};
+use super::ticker::Ticker;
+use crate::disk;
+use crate::error::Error;
+use crate::histogram::Histogram;
+
+/// The longest an append stays in this process's memory when nobody waits for it.
+pub(crate) const WRITE_WITHIN: Duration = Duration::from_millis(10);
+
+/// How soon an append must get where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Haste {
+    /// The caller is about to wait for it.
+    Awaited,
+    /// To the kernel, within [`WRITE_WITHIN`].
+    Written,
+    /// Synced within this time.
+    Synced(Duration),
+}
+
+/// How an append counts against the room in the ready segments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Room {
+    /// A new claim: needs free room, and sets `reserve` bytes aside for its later settlement.
+    Claim { reserve: u64 },
+    /// Uses the reservation of an earlier claim.
+    Settle { reserved: u64 },
+}
+
+/// Why nothing was appended.
+#[derive(Debug)]
+pub(crate) enum AppendError {
+    /// The ready segments have no free room; see to another one and try again.
+    NoRoom,
+    Fault(Fault),
+    Closed,
+}
+
+#[derive(Debug)]
+pub(crate) struct Journal {
+    log: Mutex<Log>,
+    queue: Mutex<Queue>,
+    durable: AtomicU64,
+    failure: OnceLock<Arc<io::Error>>,
+    ticker: Ticker,
+    max_frame: u64,
+    pub(crate) counters: Counters,
+}
+
+/// What the journal has done, for statistics.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) syncs: AtomicU64,
+    pub(crate) synced_frames: AtomicU64,
+    pub(crate) sync_latency: Histogram,
+}
+
+/// Frames that are not written yet.
+#[derive(Debug)]
+struct Queue {
+    bytes: Vec<u8>,
+    next_seq: u64,
+    /// Waits for every frame from `batch_first` on.
+    batch: Arc<Batch>,
+    batch_first: u64,
+    /// The batch before, which is being synced or has been.
+    syncing: Arc<Batch>,
+    /// Bytes of frames that surely fit into the segments there are, less those already appended.
+    room: u64,
+    /// The part of `room` that belongs to claims in progress.
+    reserved: u64,
+    write_due: bool,
+    sync_due: Option<Instant>,
+    closed: bool,
+}
+
+/// The segments; whoever holds it is the leader.
+#[derive(Debug)]
+struct Log {
+    current: Segment,
+    offset: u64,
+    /// The last frame written, synced or not.
+    written: u64,
+    ready: VecDeque<Segment>,
+    used: Vec<Used>,
+    /// The queue's other buffer.
+    spare: Vec<u8>,
+}
+
+/// A segment that is full, or was found at open.
+#[derive(Clone, Debug)]
+pub(crate) struct Used {
+    pub(crate) segment: Segment,
+    pub(crate) last_seq: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    Write,
+    Sync,
+}
+
+impl Journal {
+    /// A journal that goes on after `last_seq`, in a fresh segment. `used` are the segments found at
+    /// open that still hold something needed.
+    pub(crate) fn new(current: Segment, last_seq: u64, used: Vec<Used>, max_frame: u64) -> Self {
+        let log = Log {
+            current,
+            offset: SEGMENT_HEADER,
+            written: last_seq,
+            ready: VecDeque::new(),
+            used,
+            spare: Vec::new(),
+        };
+        let queue = Queue {
+            bytes: Vec::new(),
+            next_seq: last_seq + 1,
+            batch: Arc::default(),
+            batch_first: last_seq + 1,
+            syncing: Arc::default(),
+            room: log.capacity(max_frame),
+            reserved: 0,
+            write_due: false,
+            sync_due: None,
+            closed: false,
+        };
+        Self {
+            log: Mutex::new(log),
+            queue: Mutex::new(queue),
+            durable: AtomicU64::new(last_seq),
+            failure: OnceLock::new(),
+            ticker: Ticker::default(),
+            max_frame,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The last sequence number that a crash cannot take back.
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// The last sequence number given out.
+    pub(crate) fn appended(&self) -> u64 {
+        self.queue.lock().next_seq - 1
+    }
+
+    /// The failure that poisoned the journal, if one did.
+    pub(crate) fn failure(&self) -> Option<Fault> {
+        self.failure.get().map(|error| Fault::Poisoned(Arc::clone(error)))
+    }
+
+    /// Poisons from outside: something that the journal relies on has failed.
+    pub(crate) fn poison(&self, error: Arc<io::Error>) {
+        let _ = self.failure.set(error);
+        self.ticker.sync_now();
+    }
+
+    /// Puts one frame with these records into the log, in order. It is durable only once
+    /// [`wait`](Self::wait) says so.
+    pub(crate) fn append(&self, records: &[&[u8]], room: Room, haste: Haste) -> Result<u64, AppendError> {
+        let mut queue = self.queue.lock();
+        if let Some(fault) = self.failure() {
+            return Err(AppendError::Fault(fault));
+        }
+        if queue.closed {
+            return Err(AppendError::Closed);
+        }
+        let start = queue.bytes.len();
+        let seq = queue.next_seq;
+        frame::append(&mut queue.bytes, seq, records);
+        let len = (queue.bytes.len() - start) as u64;
+        let (before, after) = match room {
+            Room::Claim { reserve } => (queue.reserved, queue.reserved + reserve),
+            Room::Settle { reserved } => {
+                let others = queue.reserved.saturating_sub(reserved);
+                (others, others)
+            }
+        };
+        if queue.room < len.saturating_add(before).max(after.saturating_add(len)) {
+            queue.bytes.truncate(start);
+            return Err(AppendError::NoRoom);
+        }
+        queue.room -= len;
+        queue.reserved = after;
+        queue.next_seq += 1;
+        let tick = match haste {
+            Haste::Awaited => None,
+            Haste::Written if queue.write_due => None,
+            Haste::Written => {
+                queue.write_due = true;
+                Some((Goal::Write, Instant::now() + WRITE_WITHIN))
+            }
+            Haste::Synced(within) => {
+                let due = Instant::now() + within;
+                let earlier = queue.sync_due.is_none_or(|known| due < known);
+                earlier.then(|| {
+                    queue.sync_due = Some(due);
+                    (Goal::Sync, due)
+                })
+            }
+        };
+        drop(queue);
+        match tick {
+            None => {}
+            Some((Goal::Write, due)) => self.ticker.write_at(due),
+            Some((Goal::Sync, due)) => self.ticker.sync_at(due),
+        }
+        Ok(seq)
+    }
+
+    /// Gives back a reservation that will not be used.
+    pub(crate) fn unreserve(&self, reserved: u64) {
+        let mut queue = self.queue.lock();
+        queue.reserved = queue.reserved.saturating_sub(reserved);
+    }
+
+    /// Blocks until `seq` is durable, leading the commit if nobody else does.
+    pub(crate) fn wait(&self, seq: u64) -> Result<(), Fault> {
+        if seq <= self.durable() {
+            return Ok(());
+        }
+        let (batch, pending) = self.batch_of(seq);
+        if pending && batch.lead() {
+            self.commit(Goal::Sync, Some(seq));
+        }
+        batch.wait()
+    }
+
+    /// The same for a future: never syncs on the polling thread.
+    pub(crate) fn poll(&self, seq: u64, waker: &Waker) -> Poll<Result<(), Fault>> {
+        if seq <= self.durable() {
+            return Poll::Ready(Ok(()));
+        }
+        let (batch, pending) = self.batch_of(seq);
+        if let Some(result) = batch.register(waker) {
+            return Poll::Ready(result);
+        }
+        if pending && batch.lead() {
+            self.ticker.sync_now();
+        }
+        Poll::Pending
+    }
+
+    /// The batch that makes `seq` durable, and whether it still gathers.
+    fn batch_of(&self, seq: u64) -> (Arc<Batch>, bool) {
+        let queue = self.queue.lock();
+        if seq >= queue.batch_first {
+            (Arc::clone(&queue.batch), true)
+        } else {
+            (Arc::clone(&queue.syncing), false)
+        }
+    }
+
+    /// Takes what has gathered, writes it, and for [`Goal::Sync`] syncs and answers the batch.
+    /// Does nothing if `wanted` is durable by the time it is this caller's turn.
+    fn commit(&self, goal: Goal, wanted: Option<u64>) {
+        let mut log = self.log.lock();
+        if wanted.is_some_and(|seq| seq <= self.durable()) {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        let spare = std::mem::take(&mut log.spare);
+        let mut bytes = std::mem::replace(&mut queue.bytes, spare);
+        let last = queue.next_seq - 1;
+        queue.write_due = false;
+        let failed = self.failure.get();
+        let batch = (goal == Goal::Sync || failed.is_some()).then(|| queue.end_batch());
+        drop(queue);
+
+        if let Some(error) = failed {
+            drop(log);
+            if let Some(batch) = batch {
+                batch.resolve(Err(Fault::Poisoned(Arc::clone(error))));
+            }
+            return;
+        }
+        let done = self.write(&mut log, &mut bytes).and_then(|()| match goal {
+            Goal::Write => Ok(()),
+            Goal::Sync => self.sync_current(&mut log, last),
+        });
+        bytes.clear();
+        log.spare = bytes;
+        match done {
+            Ok(()) => {
+                drop(log);
+                if let Some(batch) = batch {
+                    batch.resolve(Ok(()));
+                }
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                let mut queue = self.queue.lock();
+                // Set under the queue's lock: whoever appends sees it.
+                let _ = self.failure.set(Arc::clone(&error));
+                let batch = batch.unwrap_or_else(|| queue.end_batch());
+                drop(queue);
+                drop(log);
+                batch.resolve(Err(Fault::Unknown(error)));
+                // Answers those who gathered meanwhile.
+                self.ticker.sync_now();
+            }
+        }
+    }
+
+    /// Seals and writes frames, going on to the next segment where one is full.
+    fn write(&self, log: &mut Log, bytes: &mut [u8]) -> io::Result<()> {
+        let durable = self.durable();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let mut end = 0;
+            while end < rest.len() {
+                let len = frame::size(&rest[end..]);
+                if log.offset + (end + len) as u64 > log.current.size {
+                    break;
+                }
+                frame::seal(&mut rest[end..end + len], durable, log.current.epoch);
+                end += len;
+                log.written += 1;
+            }
+            let (piece, after) = rest.split_at_mut(end);
+            disk::write_all_at(&*log.current.file, piece, log.offset)?;
+            log.offset += end as u64;
+            rest = after;
+            if !rest.is_empty() {
+                self.next_segment(log, rest.len())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the next segment, once the one before is durable. `pending` bytes are still to be
+    /// written.
+    fn next_segment(&self, log: &mut Log, pending: usize) -> io::Result<()> {
+        let written = log.written;
+        self.sync_current(log, written)?;
+        let Some(next) = log.ready.pop_front() else {
+            return Err(io::Error::other("no journal segment is ready; the accounting of room is wrong"));
+        };
+        let full = std::mem::replace(&mut log.current, next);
+        log.used.push(Used { segment: full, last_seq: written });
+        log.offset = SEGMENT_HEADER;
+        self.recount(log, pending as u64);
+        Ok(())
+    }
+
+    fn sync_current(&self, log: &mut Log, last: u64) -> io::Result<()> {
+        let before = self.durable();
+        if last == before {
+            return Ok(());
+        }
+        let started = Instant::now();
+        disk::sync(&*log.current.file)?;
+        self.counters.sync_latency.record(started.elapsed());
+        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        self.counters.synced_frames.fetch_add(last - before, Ordering::Relaxed);
+        self.durable.store(last, Ordering::Release);
+        Ok(())
+    }
+
+    /// Sets the room anew from the segments there are; `pending` bytes have left the queue and are
+    /// not written yet.
+    fn recount(&self, log: &Log, pending: u64) {
+        let mut queue = self.queue.lock();
+        let taken = pending + queue.bytes.len() as u64;
+        queue.room = log.capacity(self.max_frame).saturating_sub(taken);
+    }
+
+    /// Adds a prepared segment; ordinals must come in order.
+    pub(crate) fn add_ready(&self, segment: Segment) {
+        let mut log = self.log.lock();
+        log.ready.push_back(segment);
+        self.recount(&log, 0);
+    }
+
+    /// How many segments stand ready, and how many are full.
+    pub(crate) fn segments(&self) -> (usize, usize) {
+        let log = self.log.lock();
+        (log.ready.len(), log.used.len())
+    }
+
+    /// The full segments that hold nothing after `seq`.
+    pub(crate) fn retirable(&self, seq: u64) -> Vec<Segment> {
+        let log = self.log.lock();
+        log.used.iter().filter(|used| used.last_seq <= seq).map(|used| used.segment.clone()).collect()
+    }
+
+    /// Gives up full segments, by their file ids.
+    pub(crate) fn retire(&self, file_ids: &[u32]) {
+        self.log.lock().used.retain(|used| !file_ids.contains(&used.segment.file_id));
+    }
+
+    /// Waits until no write is under way; for a poisoned journal there will be no other.
+    pub(crate) fn quiesce(&self) {
+        drop(self.log.lock());
+    }
+
+    /// Refuses further appends and makes everything before durable.
+    pub(crate) fn close(&self) -> Result<(), Fault> {
+        let last = {
+            let mut queue = self.queue.lock();
+            queue.closed = true;
+            queue.next_seq - 1
+        };
+        self.wait(last)
+    }
+
+    /// The body of the sync thread: leads when no blocked caller does, until [`stop`](Self::stop).
+    /// `on_tick` runs after each round.
+    pub(crate) fn run_ticker(&self, mut on_tick: impl FnMut()) {
+        while let Some(sync) = self.ticker.next() {
+            self.commit(if sync { Goal::Sync } else { Goal::Write }, None);
+            on_tick();
+        }
+    }
+
+    /// Has the sync thread run `on_tick` within [`WRITE_WITHIN`].
+    pub(crate) fn tick_soon(&self) {
+        self.ticker.write_at(Instant::now() + WRITE_WITHIN);
+    }
+
+    /// Ends the sync thread.
+    pub(crate) fn stop(&self) {
+        self.ticker.stop();
+    }
+}
+
+impl Queue {
+    /// Ends the gathering batch, which the caller now answers.
+    fn end_batch(&mut self) -> Arc<Batch> {
+        self.sync_due = None;
+        self.batch_first = self.next_seq;
+        self.syncing = std::mem::take(&mut self.batch);
+        Arc::clone(&self.syncing)
+    }
+}
+
+impl Log {
+    /// Bytes of frames of any sizes up to `max_frame` that surely fit: each segment may lose almost
+    /// one frame's length at its end.
+    fn capacity(&self, max_frame: u64) -> u64 {
+        let current = (self.current.size - self.offset).saturating_sub(max_frame);
+        let ready =
+            self.ready.iter().map(|segment| (segment.size - SEGMENT_HEADER).saturating_sub(max_frame));
+        current + ready.sum::<u64>()
+    }
+}
+
+impl From<Fault> for AppendError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl AppendError {
+    /// The error for a caller whom more room cannot help.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::NoRoom => Error::Full { limit: None, what: "the journal" },
+            Self::Fault(fault) => fault.into(),
+            Self::Closed => Error::Closed,
+        }
+    }
+}

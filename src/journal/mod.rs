@@ -1,0 +1,13 @@
+//! The journal: where a claim becomes durable.
+//!
+//! [`frame`] is the unit, [`segment`] the file, [`commit`] the pipeline that many callers share one
+//! sync of, [`replay`] what reads it all back.
+
+pub(crate) mod batch;
+pub(crate) mod commit;
+pub(crate) mod frame;
+pub(crate) mod replay;
+pub(crate) mod segment;
+pub(crate) mod ticker;
+
+pub(crate) use commit::{AppendError, Haste, Journal, Room};

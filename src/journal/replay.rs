@@ -1,0 +1,248 @@
+//! Reading the log back, and telling a torn tail from damage.
+//!
+//! The log is the frames with sequence numbers `n, n + 1, …` over the segments in ordinal order. It
+//! ends at the first place where the next number is not found. That end is right, and nobody was
+//! promised what lies behind it, unless something says otherwise:
+//!
+//! | found behind the end | verdict |
+//! |---|---|
+//! | in the same segment, a good frame whose durable number reaches past the end | damage |
+//! | in the next segment, a first frame that goes on with the next number | not the end: go on there |
+//! | in a later segment, any good frame | damage: a segment starts only when the one before is durable |
+//! | nothing of the kind, but the catalog knows a higher durable number | damage |
+//! | anything else | a torn tail |
+//!
+//! A log start frame, the first after a recovery, says where that recovery found the end: what an
+//! older segment holds beyond it is dead for ever, even if it reads well today.
+
+use std::ops::Range;
+
+use super::commit::Used;
+use super::frame::{FRAME_ALIGN, Frame};
+use super::segment::{SEGMENT_HEADER, Segment};
+use crate::disk;
+use crate::error::{Error, Result};
+use crate::record::{Body, StoredRecord};
+
+/// What [`replay`] found.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    /// The last sequence number of the log.
+    pub(crate) last_seq: u64,
+    /// The ordinal of the segment it is in; 0 if there is none.
+    pub(crate) last_segment: u64,
+    /// The segments that hold a part of the log.
+    pub(crate) used: Vec<Used>,
+    /// Those that hold nothing of it: ready ones never begun, and a torn start.
+    pub(crate) unused: Vec<Segment>,
+}
+
+/// What the catalog knows of the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// Everything up to here is in runs and may be gone from the log.
+    pub(crate) released: u64,
+    /// The log reached at least here.
+    pub(crate) durable: u64,
+}
+
+/// Gives every record of the log to `visit`, in order, with its sequence number.
+pub(crate) fn replay(
+    segments: Vec<Segment>,
+    known: Known,
+    visit: &mut dyn FnMut(u64, StoredRecord<'_>, &[u8]),
+) -> Result<Replayed> {
+    let mut found =
+        Replayed { last_seq: known.released, last_segment: 0, used: Vec::new(), unused: Vec::new() };
+    let mut images = segments.into_iter().map(Image::read).collect::<Result<Vec<_>>>()?;
+    images.sort_by_key(|image| image.segment.ordinal);
+    let limits = limits(&images);
+    let mut end: Option<(usize, usize)> = None;
+    let mut next: Option<u64> = None;
+    for (index, image) in images.iter().enumerate() {
+        let limit = limits[index];
+        let Some(first) = image.frame(SEGMENT_HEADER as usize).filter(|_| limit != Limit::Unused) else {
+            continue;
+        };
+        let expected = next.unwrap_or(first.seq);
+        let starts_late = next.is_none() && first.seq > known.released + 1;
+        if first.seq != expected || starts_late {
+            let (at, offset) = end.unwrap_or((index, SEGMENT_HEADER as usize));
+            return Err(images[at].corrupt(offset, "frames are missing here that a later segment continues"));
+        }
+        let (stop, after) = image.visit(expected, limit, visit)?;
+        next = Some(after);
+        end = Some((index, stop));
+        found.last_segment = image.segment.ordinal;
+    }
+    if let Some(next) = next {
+        found.last_seq = next - 1;
+        if let Some((index, offset)) = end
+            && limits[index] == Limit::None
+        {
+            images[index].check_tail(offset, next)?;
+        }
+    }
+    // A segment whose first frame is torn was never promised to anyone, so it must hold no promise.
+    for (index, image) in images.iter().enumerate() {
+        let untouched = image.frame(SEGMENT_HEADER as usize).is_none() && limits[index] == Limit::None;
+        if untouched && image.segment.ordinal > found.last_segment {
+            image.check_tail(SEGMENT_HEADER as usize, found.last_seq + 1)?;
+        }
+    }
+    if found.last_seq < known.durable {
+        let Some((index, offset)) = end.or_else(|| images.len().checked_sub(1).map(|last| (last, 0))) else {
+            let what = "the catalog lists no journal segment, but part of the journal is not in runs yet";
+            return Err(Error::corrupt(std::path::Path::new("catalog.redb"), 0, what));
+        };
+        return Err(images[index].corrupt(offset, "the journal ends before what was known to be durable"));
+    }
+    for (index, image) in images.into_iter().enumerate() {
+        match image.last_seq(limits[index]) {
+            Some(last_seq) if image.segment.ordinal <= found.last_segment => {
+                found.used.push(Used { segment: image.segment, last_seq });
+            }
+            _ => found.unused.push(image.segment),
+        }
+    }
+    drop_idle_starts(&mut found, known);
+    Ok(found)
+}
+
+/// Gives up trailing segments with nothing but their log start: opening again and again after
+/// crashes must not pile them up.
+fn drop_idle_starts(found: &mut Replayed, known: Known) {
+    while let [.., before, last] = found.used.as_slice()
+        && last.last_seq == before.last_seq + 1
+        && before.last_seq >= known.durable
+        && Image::read(last.segment.clone()).is_ok_and(|image| image.log_start().is_some())
+    {
+        found.last_seq = before.last_seq;
+        found.last_segment = before.segment.ordinal;
+        found.unused.extend(found.used.pop().map(|used| used.segment));
+    }
+}
+
+/// How far a segment's frames count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    None,
+    /// A recovery found the log to end here.
+    Until(u64),
+    /// A recovery found nothing of the log here.
+    Unused,
+}
+
+/// What the log start frames say of the segments before them.
+fn limits(images: &[Image]) -> Vec<Limit> {
+    let mut limits = vec![Limit::None; images.len()];
+    for (index, image) in images.iter().enumerate() {
+        let Some((segment, last_seq)) = image.log_start() else { continue };
+        for (limit, earlier) in limits[..index].iter_mut().zip(images) {
+            if earlier.segment.ordinal == segment {
+                *limit = Limit::Until(last_seq);
+            } else if earlier.segment.ordinal > segment {
+                *limit = Limit::Unused;
+            }
+        }
+    }
+    limits
+}
+
+/// A whole segment in memory.
+struct Image {
+    segment: Segment,
+    bytes: Vec<u8>,
+}
+
+impl Image {
+    fn read(segment: Segment) -> Result<Self> {
+        let len = usize::try_from(segment.size)
+            .map_err(|_| Error::corrupt(&segment.path, 0, "the file is larger than memory can hold"))?;
+        let mut bytes = vec![0; len];
+        disk::read_exact_at(&*segment.file, &mut bytes, 0)
+            .map_err(|error| Error::io(&segment.path, error))?;
+        Ok(Self { segment, bytes })
+    }
+
+    fn frame(&self, offset: usize) -> Option<Frame<'_>> {
+        Frame::read(self.bytes.get(offset..)?, self.segment.epoch)
+    }
+
+    fn corrupt(&self, offset: usize, what: &'static str) -> Error {
+        Error::corrupt(&self.segment.path, offset as u64, what)
+    }
+
+    /// The end of the log before this segment, if its first frame is a log start.
+    fn log_start(&self) -> Option<(u64, u64)> {
+        let frame = self.frame(SEGMENT_HEADER as usize)?;
+        let record = StoredRecord::decode(frame.records().next()??)?;
+        match record.body {
+            Body::LogStart { segment, last_seq } => Some((segment, last_seq)),
+            _ => None,
+        }
+    }
+
+    /// The run of good frames from the start whose numbers are dense.
+    fn frames(&self) -> impl Iterator<Item = (usize, Frame<'_>)> {
+        let mut offset = SEGMENT_HEADER as usize;
+        let mut next = None;
+        std::iter::from_fn(move || {
+            let frame = self.frame(offset).filter(|frame| next.is_none_or(|next| frame.seq == next))?;
+            next = Some(frame.seq + 1);
+            let at = offset;
+            offset += frame.len;
+            Some((at, frame))
+        })
+    }
+
+    fn last_seq(&self, limit: Limit) -> Option<u64> {
+        let last = self.frames().last()?.1.seq;
+        match limit {
+            Limit::None => Some(last),
+            Limit::Until(limit) => Some(last.min(limit)),
+            Limit::Unused => None,
+        }
+    }
+
+    /// Visits the segment's part of the log; returns where it ends and the number that is next.
+    fn visit(
+        &self,
+        first: u64,
+        limit: Limit,
+        visit: &mut dyn FnMut(u64, StoredRecord<'_>, &[u8]),
+    ) -> Result<(usize, u64)> {
+        let (mut stop, mut next) = (SEGMENT_HEADER as usize, first);
+        for (offset, frame) in self.frames() {
+            if matches!(limit, Limit::Until(limit) if frame.seq > limit) {
+                return Ok((stop, next));
+            }
+            for record in frame.records() {
+                let Some((bytes, record)) =
+                    record.and_then(|bytes| Some((bytes, StoredRecord::decode(bytes)?)))
+                else {
+                    return Err(self.corrupt(offset, "a frame with a good checksum holds no record"));
+                };
+                visit(frame.seq, record, bytes);
+            }
+            (stop, next) = (offset + frame.len, frame.seq + 1);
+        }
+        match limit {
+            Limit::Until(limit) if next <= limit => {
+                Err(self.corrupt(stop, "a frame is damaged that an earlier recovery read"))
+            }
+            _ => Ok((stop, next)),
+        }
+    }
+
+    /// Fails if a good frame from `offset` on promises that the frame `next` was durable.
+    fn check_tail(&self, offset: usize, next: u64) -> Result<()> {
+        let tail = Range { start: offset, end: self.bytes.len() };
+        for place in tail.step_by(FRAME_ALIGN) {
+            if self.frame(place).is_some_and(|frame| frame.durable >= next) {
+                return Err(self.corrupt(offset, "a frame is damaged that a later frame says was durable"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,189 @@
+//! Segments: the journal's fixed-size files, zero-filled once and then recycled.
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | `ONCEJRNL` |
+//! | 8 | 4 | format version, 1 |
+//! | 12 | 4 | zero |
+//! | 16 | 8 | ordinal: the segment's place in the log |
+//! | 24 | 8 | epoch: random, new at every use |
+//! | 32 | 8 | size of the file |
+//! | 40 | 20 | zeros |
+//! | 60 | 4 | CRC-32 over bytes 0 to 59 |
+//! | 64 | 448 | zeros |
+//! | 512 | | frames; then zeros, or what an earlier use left |
+//!
+//! The header is synced, and ordinal and epoch are in the catalog, before the first frame is written,
+//! so a header that does not read is damage and never a torn write.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::codec::Reader;
+use crate::disk::{self, Disk, DiskFile};
+use crate::error::{Error, Result};
+
+/// Where frames begin: a sector of its own for the header.
+pub(crate) const SEGMENT_HEADER: u64 = 512;
+
+const MAGIC: &[u8; 8] = b"ONCEJRNL";
+const VERSION: u32 = 1;
+const CHECKED: usize = 60;
+/// Zeros are written in pieces of this size.
+const FILL_PIECE: usize = 1 << 20;
+
+/// One segment file in one use.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    /// Names the file; stays with it through all its uses.
+    pub(crate) file_id: u32,
+    pub(crate) ordinal: u64,
+    pub(crate) epoch: u64,
+    pub(crate) size: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn DiskFile>,
+}
+
+/// The path of a segment file.
+pub(crate) fn path(dir: &Path, file_id: u32) -> PathBuf {
+    dir.join(format!("{file_id:08}.segment"))
+}
+
+impl Segment {
+    /// Makes a file ready for a new use: filled with zeros if it is new or of another size, its
+    /// header durable. The caller then lists it in the catalog.
+    pub(crate) fn prepare(disk: &dyn Disk, dir: &Path, use_: Use) -> io::Result<Self> {
+        let Use { file_id, ordinal, epoch, size } = use_;
+        let path = path(dir, file_id);
+        let reused = match disk.open(&path) {
+            Ok(file) => (file.len()? == size).then_some(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let file = match reused {
+            Some(file) => file,
+            None => fill(disk, dir, &path, size)?,
+        };
+        let segment = Self { file_id, ordinal, epoch, size, path, file };
+        disk::write_all_at(&*segment.file, &segment.header(), 0)?;
+        disk::sync(&*segment.file)?;
+        Ok(segment)
+    }
+
+    /// Opens a segment that the catalog lists, and checks that it is that one.
+    pub(crate) fn open(disk: &dyn Disk, dir: &Path, file_id: u32, ordinal: u64, epoch: u64) -> Result<Self> {
+        let path = path(dir, file_id);
+        let file = disk.open(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::corrupt(&path, 0, "the file is missing"),
+            _ => Error::io(&path, error),
+        })?;
+        let size = file.len().map_err(|error| Error::io(&path, error))?;
+        if size < SEGMENT_HEADER {
+            return Err(Error::corrupt(&path, size, "the file is cut short"));
+        }
+        let segment = Self { file_id, ordinal, epoch, size, path, file };
+        let mut found = [0; SEGMENT_HEADER as usize];
+        disk::read_exact_at(&*segment.file, &mut found, 0)
+            .map_err(|error| Error::io(&segment.path, error))?;
+        if found != segment.header() {
+            return Err(segment.diagnose(&found));
+        }
+        Ok(segment)
+    }
+
+    /// Why a header is not the expected one.
+    fn diagnose(&self, found: &[u8]) -> Error {
+        let mut reader = Reader::new(found);
+        let sound = found[CHECKED..CHECKED + 4] == crc32fast::hash(&found[..CHECKED]).to_le_bytes();
+        if sound
+            && reader.take(MAGIC.len()) == Some(MAGIC)
+            && let Some(version) = reader.u32()
+            && version != VERSION
+        {
+            return Error::Version { found: version, supported: VERSION };
+        }
+        Error::corrupt(&self.path, 0, "the segment header is not the one the catalog lists")
+    }
+
+    fn header(&self) -> [u8; SEGMENT_HEADER as usize] {
+        let mut header = [0; SEGMENT_HEADER as usize];
+        header[..8].copy_from_slice(MAGIC);
+        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        header[16..24].copy_from_slice(&self.ordinal.to_le_bytes());
+        header[24..32].copy_from_slice(&self.epoch.to_le_bytes());
+        header[32..40].copy_from_slice(&self.size.to_le_bytes());
+        let crc = crc32fast::hash(&header[..CHECKED]);
+        header[CHECKED..CHECKED + 4].copy_from_slice(&crc.to_le_bytes());
+        header
+    }
+}
+
+/// What a segment file is prepared for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use {
+    pub(crate) file_id: u32,
+    pub(crate) ordinal: u64,
+    pub(crate) epoch: u64,
+    pub(crate) size: u64,
+}
+
+/// Creates a file of zeros that are really written: a sync of bytes written over them later has no
+/// metadata to wait for.
+fn fill(disk: &dyn Disk, dir: &Path, path: &Path, size: u64) -> io::Result<Arc<dyn DiskFile>> {
+    let file = disk.create(path)?;
+    let filled = (|| {
+        let zeros = vec![0; FILL_PIECE];
+        let mut offset = 0;
+        while offset < size {
+            let piece = usize::try_from(size - offset).map_or(FILL_PIECE, |rest| rest.min(FILL_PIECE));
+            disk::write_all_at(&*file, &zeros[..piece], offset)?;
+            offset += piece as u64;
+        }
+        disk::sync(&*file)?;
+        disk.sync_dir(dir)
+    })();
+    match filled {
+        Ok(()) => Ok(file),
+        Err(error) => {
+            // A half-made file would keep the room that is missing.
+            let _ = disk.remove(path);
+            Err(error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::memory::MemoryDisk;
+
+    fn use_of(ordinal: u64, epoch: u64) -> Use {
+        Use { file_id: 3, ordinal, epoch, size: 1 << 16 }
+    }
+
+    #[test]
+    fn a_segment_is_recycled_under_a_new_epoch() {
+        let (disk, dir) = (MemoryDisk::new(1), Path::new("j"));
+        let first = Segment::prepare(&disk, dir, use_of(1, 10)).unwrap();
+        disk::write_all_at(&*first.file, b"old frames", SEGMENT_HEADER).unwrap();
+        Segment::open(&disk, dir, 3, 1, 10).unwrap();
+        Segment::prepare(&disk, dir, use_of(9, 20)).unwrap();
+        let again = Segment::open(&disk, dir, 3, 9, 20).unwrap();
+        assert_eq!(again.size, 1 << 16);
+        assert!(Segment::open(&disk, dir, 3, 1, 10).unwrap_err().is_corruption(), "the old use is over");
+    }
+
+    #[test]
+    fn a_missing_or_damaged_segment_is_corrupt() {
+        let (disk, dir) = (MemoryDisk::new(1), Path::new("j"));
+        assert!(Segment::open(&disk, dir, 3, 1, 10).unwrap_err().is_corruption());
+        Segment::prepare(&disk, dir, use_of(1, 10)).unwrap();
+        for offset in 0..SEGMENT_HEADER {
+            disk.damage(path(dir, 3), offset, &[0xa5]);
+            let error = Segment::open(&disk, dir, 3, 1, 10).unwrap_err();
+            assert!(error.is_corruption(), "byte {offset}: {error}");
+            Segment::prepare(&disk, dir, use_of(1, 10)).unwrap();
+        }
+    }
+}

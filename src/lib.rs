@@ -1,0 +1,69 @@
+//! OnceDB: an embedded dedupe store.
+//!
+//! Senders of webhooks and queue messages deliver at least once, and out of order. OnceDB is the
+//! store inside the receiver that lets it do each event's work exactly once: on disk, in one
+//! process, with no server. It answers from memory when it has seen an id, in one shared disk sync
+//! when it has not, and forgets after a window, 24 hours by default.
+//!
+//! ```
+//! # fn handle(_: &str) -> Result<Vec<u8>, oncedb::Error> { Ok(b"done".to_vec()) }
+//! # let dir = tempfile::tempdir().unwrap();
+//! use oncedb::{Outcome, Store};
+//!
+//! let store = Store::open(dir.path())?;
+//! let stripe = store.scope("stripe")?;
+//!
+//! // The same event, delivered twice.
+//! for delivery in ["evt_1", "evt_1"] {
+//!     match stripe.begin(delivery)? {
+//!         Outcome::New(guard) => {
+//!             let reply = handle(delivery)?; // on an error the guard is dropped: the key is free again
+//!             guard.complete_with(&reply)?; // durable on return
+//!         }
+//!         Outcome::Duplicate(record) => assert_eq!(record.stored_response().as_deref(), Some(&b"done"[..])),
+//!         Outcome::InProgress(_) | Outcome::Mismatch(_) | Outcome::Stale(_) => unreachable!(),
+//!     }
+//! }
+//! # Ok::<(), oncedb::Error>(())
+//! ```
+//!
+//! Begin at [`Store::open`], then [`Scope::begin`] for work that must happen, [`Scope::claim`] to
+//! claim before the work, and [`Request::order`] for events that may arrive out of order. Every
+//! blocking call that may wait has an `_async` twin that runs on any executor.
+
+mod catalog;
+mod clock;
+mod codec;
+mod disk;
+mod engine;
+mod error;
+mod guard;
+mod histogram;
+mod journal;
+mod key;
+mod live;
+mod options;
+mod outcome;
+mod pending;
+mod record;
+mod request;
+mod runs;
+mod scope;
+#[cfg(feature = "simulation")]
+pub mod simulation;
+mod stats;
+mod store;
+mod timestamp;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::{Error, Result};
+pub use guard::{Cause, Guard, Previous};
+pub use options::{Downtime, Durability, Options, Retention, ScopeOptions, Ties};
+pub use outcome::{Advance, Busy, InProgress, Mark, Outcome, Record, Response, Settled};
+pub use pending::Pending;
+pub use redb;
+pub use request::Request;
+pub use scope::Scope;
+pub use stats::{Maintenance, Stats};
+pub use store::Store;
+pub use timestamp::Timestamp;

@@ -1,0 +1,182 @@
+//! One attempt at one event: who owns a key, until when, and who waits for the end.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::clock::Time;
+use crate::guard::Previous;
+use crate::key::Key;
+use crate::options::{Durability, Retention};
+use crate::record::{Begin, Body, StoredRecord};
+use crate::timestamp::Timestamp;
+
+/// A claim in progress, shared by its guard, the live map and everyone who waits for it.
+///
+/// Its phase alone says whether it still owns its id and its entity: ending it in one place fences
+/// it everywhere.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) key: Key,
+    pub(crate) token: u64,
+    pub(crate) number: u32,
+    pub(crate) claimed_at: Time,
+    pub(crate) window: Duration,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) durability: Option<Durability>,
+    pub(crate) fingerprint: Option<Box<[u8]>>,
+    pub(crate) order: Option<Order>,
+    pub(crate) previous: Option<Previous>,
+    /// The batch of one-step claims it is part of; 0 for none. Within its batch a claim that has not
+    /// been delivered counts as completed: they are delivered or taken back together.
+    pub(crate) batch: u64,
+    /// The `purge_at` of what this attempt replaced; its own records must last as long.
+    pub(crate) shadow: Time,
+    progress: Mutex<Progress>,
+}
+
+/// The entity an attempt holds besides its id.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(crate) entity: Key,
+    pub(crate) timestamp: Timestamp,
+    pub(crate) retention: Retention,
+    /// The `purge_at` of the entity's mark when the attempt began.
+    pub(crate) shadow: Time,
+    /// That mark, in case the attempt is taken back after it was replaced.
+    pub(crate) mark_before: Option<Arc<[u8]>>,
+    /// The claim of the same batch that set that mark.
+    pub(crate) set_by: Option<Arc<Attempt>>,
+}
+
+/// What changes while an attempt runs. A leaf lock: nothing is locked under it.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    pub(crate) phase: Phase,
+    pub(crate) note: Option<Arc<[u8]>>,
+    pub(crate) lease_until: Option<Time>,
+    /// Bytes set aside in the journal for the settlement.
+    pub(crate) reserved: u64,
+    waiters: Vec<Waker>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    Running,
+    /// Completed by the frame `seq`, which need not be durable yet.
+    Completed {
+        seq: u64,
+        record: Arc<[u8]>,
+    },
+    /// Aborted, taken over, or left behind by a close.
+    Released,
+}
+
+impl Attempt {
+    #[expect(clippy::too_many_arguments, reason = "a plain constructor of a plain record")]
+    pub(crate) fn new(
+        key: Key,
+        token: u64,
+        claimed_at: Time,
+        (number, previous): (u32, Option<Previous>),
+        (window, lease): (Duration, Option<Duration>),
+        durability: Option<Durability>,
+        fingerprint: Option<Box<[u8]>>,
+        order: Option<Order>,
+        (batch, shadow): (u64, Time),
+    ) -> Self {
+        let progress = Progress {
+            phase: Phase::Running,
+            note: previous.as_ref().and_then(|previous| previous.note.as_deref()).map(Arc::from),
+            lease_until: lease.map(|lease| claimed_at.after(lease)),
+            reserved: 0,
+            waiters: Vec::new(),
+        };
+        let progress = Mutex::new(progress);
+        Self {
+            key,
+            token,
+            number,
+            claimed_at,
+            window,
+            lease,
+            durability,
+            fingerprint,
+            order,
+            previous,
+            batch,
+            shadow,
+            progress,
+        }
+    }
+
+    pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock()
+    }
+
+    /// Whether nobody may take it over: it runs, and its lease, if any, has not lapsed.
+    pub(crate) fn is_held(&self, now: Time) -> bool {
+        let progress = self.progress.lock();
+        matches!(progress.phase, Phase::Running) && progress.lease_until.is_none_or(|until| now < until)
+    }
+
+    /// Whether it belongs to this batch.
+    pub(crate) fn is_of(&self, batch: u64) -> bool {
+        batch != 0 && self.batch == batch
+    }
+
+    /// Whether a one-step claim may still be taken back.
+    pub(crate) fn is_undelivered(&self) -> bool {
+        matches!(self.progress.lock().phase, Phase::Running)
+    }
+
+    /// What is left of the lease; `None` without one.
+    pub(crate) fn lease_left(&self, now: Time) -> Option<Duration> {
+        self.progress.lock().lease_until.map(|until| until.since(now))
+    }
+
+    /// Ends the attempt in a phase other than running; returns those to wake once no lock is held.
+    /// Does nothing if it has ended before.
+    pub(crate) fn end(&self, phase: Phase) -> Vec<Waker> {
+        let mut progress = self.progress.lock();
+        if matches!(progress.phase, Phase::Running) {
+            progress.phase = phase;
+        }
+        std::mem::take(&mut progress.waiters)
+    }
+
+    /// Those to wake because something outside the attempt has changed.
+    pub(crate) fn take_waiters(&self) -> Vec<Waker> {
+        std::mem::take(&mut self.progress.lock().waiters)
+    }
+
+    /// Has `waker` woken when the attempt ends; the phase as it is.
+    pub(crate) fn register(&self, waker: &Waker) -> Phase {
+        let mut progress = self.progress.lock();
+        if matches!(progress.phase, Phase::Running)
+            && !progress.waiters.iter().any(|known| known.will_wake(waker))
+        {
+            progress.waiters.push(waker.clone());
+        }
+        progress.phase.clone()
+    }
+
+    /// The journal record that keeps this attempt through a crash, with the given note.
+    pub(crate) fn begin_record(&self, note: Option<&[u8]>) -> Vec<u8> {
+        let body = Body::Begin(Begin {
+            claimed_at: self.claimed_at,
+            window: self.window,
+            attempt: self.number,
+            fingerprint: self.fingerprint.as_deref(),
+            note,
+        });
+        StoredRecord { key: &self.key.bytes, purge_at: self.shadow, body }.to_bytes()
+    }
+}
+
+/// Wakes all; call it with no lock held.
+pub(crate) fn wake(wakers: Vec<Waker>) {
+    wakers.into_iter().for_each(Waker::wake);
+}

@@ -1,0 +1,23 @@
+//! Runs: immutable sorted files of records, written in the background.
+//!
+//! [`layout`] has the formats; [`writer`] and [`merge`] make files, [`run`] reads them. [`bucket`]
+//! decides which records live together, [`set`] is the list that counts, [`store`] changes it.
+
+mod block;
+mod bucket;
+mod files;
+mod filter;
+mod index;
+mod layout;
+mod merge;
+mod output;
+mod responses;
+mod run;
+mod scan;
+mod set;
+mod store;
+mod writer;
+
+pub(crate) use run::Found;
+pub(crate) use set::RunSet;
+pub(crate) use store::{FlushError, Flushed, RunStore};

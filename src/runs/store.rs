@@ -1,0 +1,477 @@
+//! Writing runs, publishing them, merging them, and letting go of what has expired.
+//!
+//! A file is created and synced, its directory synced, and only then listed in the catalog; it is
+//! taken out of the catalog before it is removed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::bucket::{Bucket, Placement};
+use super::files::FileCache;
+use super::merge::merge;
+use super::responses::{ResponseFile, ResponseWriter};
+use super::run::Run;
+use super::set::RunSet;
+use super::writer::RunWriter;
+use crate::catalog::{Catalog, CommitError, Contents, Edit, FileKind, Listed, Meta};
+use crate::clock::Time;
+use crate::disk::{self, Disk, DiskFile};
+use crate::error::{Error, Result};
+use crate::record::{Body, Done, Reply, StoredRecord, key_of};
+
+/// Open handles kept for run and response files.
+const OPEN_FILES: usize = 128;
+
+/// A response longer than this lies in a response file, so that merges need not copy it.
+const INLINE_RESPONSE: usize = 1024;
+
+/// A state on its way to a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Flushed {
+    pub(crate) hash: u64,
+    pub(crate) seq: u64,
+    pub(crate) record: Arc<[u8]>,
+}
+
+/// The runs of an open store.
+#[derive(Debug)]
+pub(crate) struct RunStore {
+    dir: PathBuf,
+    files: Arc<FileCache>,
+    current: RwLock<Arc<RunSet>>,
+    /// Held over a catalog commit and the switch to the list it made.
+    publishing: Mutex<()>,
+    next_file: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// New files that no list has yet.
+struct Written {
+    runs: Vec<(u64, Arc<Run>)>,
+    responses: Vec<(u64, Arc<ResponseFile>)>,
+    ends: BTreeMap<u64, Time>,
+    next_bucket: u64,
+}
+
+fn file_path(dir: &Path, id: u64, kind: FileKind) -> PathBuf {
+    let ending = match kind {
+        FileKind::Run => "run",
+        FileKind::Responses => "responses",
+    };
+    dir.join(format!("{id:012}.{ending}"))
+}
+
+impl RunStore {
+    /// Opens what the catalog lists and removes what it does not.
+    pub(crate) fn open(disk: &Arc<dyn Disk>, dir: PathBuf, contents: &Contents) -> Result<Self> {
+        let files = Arc::new(FileCache::new(Arc::clone(disk), OPEN_FILES));
+        let mut buckets: BTreeMap<u64, Bucket> = contents
+            .buckets
+            .iter()
+            .map(|(&id, &end)| (id, Bucket { id, end: Time(end), runs: Vec::new(), responses: Vec::new() }))
+            .collect();
+        let mut listed = Vec::new();
+        for (&id, file) in &contents.files {
+            let path = file_path(&dir, id, file.kind);
+            let Some(bucket) = buckets.get_mut(&file.bucket) else {
+                return Err(Error::corrupt(
+                    &path,
+                    0,
+                    "the catalog lists the file in a bucket that is not there",
+                ));
+            };
+            match file.kind {
+                FileKind::Run => {
+                    let run = Run::open(&files, id, path.clone())?;
+                    if run.summary().bytes != file.bytes {
+                        return Err(Error::corrupt(
+                            &path,
+                            file.bytes,
+                            "the file is not as long as it was written",
+                        ));
+                    }
+                    if run.summary().max_seq > contents.meta(Meta::Durable) {
+                        return Err(Error::corrupt(&path, 0, "the run is ahead of the journal"));
+                    }
+                    bucket.runs.push(Arc::new(run));
+                }
+                FileKind::Responses => {
+                    bucket.responses.push(Arc::new(ResponseFile::open(
+                        &files,
+                        id,
+                        path.clone(),
+                        file.bytes,
+                    )?));
+                }
+            }
+            listed.push(path);
+        }
+        for path in disk.list(&dir).map_err(|error| Error::io(&dir, error))? {
+            if !listed.contains(&path) {
+                disk.remove(&path).map_err(|error| Error::io(&path, error))?;
+            }
+        }
+        let bytes = contents.files.values().map(|file| file.bytes).sum();
+        let set = RunSet { version: 0, buckets: buckets.into_values().collect() };
+        Ok(Self {
+            dir,
+            files,
+            current: RwLock::new(Arc::new(set)),
+            publishing: Mutex::new(()),
+            next_file: AtomicU64::new(contents.meta(Meta::NextFile).max(1)),
+            bytes: AtomicU64::new(bytes),
+        })
+    }
+
+    /// The list that counts now.
+    pub(crate) fn current(&self) -> Arc<RunSet> {
+        Arc::clone(&self.current.read())
+    }
+
+    /// Bytes of all listed files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Writes states to new runs and publishes them, together with the changes that
+    /// `before_publishing` asks for. Returns how many records were written; those that had expired
+    /// by `removal` are not.
+    pub(crate) fn flush(
+        &self,
+        catalog: &Catalog,
+        states: Vec<Flushed>,
+        now: Time,
+        removal: Time,
+        before_publishing: impl FnOnce() -> Result<Vec<Edit>>,
+    ) -> Result<u64, FlushError> {
+        let (written, records) = self.write(states, catalog.meta(Meta::NextBucket), now, removal)?;
+        let extra = match before_publishing() {
+            Ok(extra) => extra,
+            Err(error) => {
+                written.discard();
+                return Err(FlushError::Store(error));
+            }
+        };
+        self.publish(catalog, written, extra)?;
+        Ok(records)
+    }
+
+    fn write(
+        &self,
+        mut states: Vec<Flushed>,
+        next_bucket: u64,
+        now: Time,
+        removal: Time,
+    ) -> Result<(Written, u64), FlushError> {
+        let set = self.current();
+        let mut placement = Placement::new(&set.buckets, next_bucket.max(1), now);
+        states.sort_unstable_by(|a, b| {
+            a.hash.cmp(&b.hash).then_with(|| key_of(&a.record).cmp(key_of(&b.record)))
+        });
+        let mut by_bucket: BTreeMap<u64, Vec<Flushed>> = BTreeMap::new();
+        for state in states {
+            let record = StoredRecord::decode(&state.record);
+            let purge_at = record.map_or(Time::NEVER, |record| record.purge_at);
+            if purge_at > removal {
+                by_bucket.entry(placement.place(purge_at)).or_default().push(state);
+            }
+        }
+        let (ends, next_bucket) = placement.finish();
+        let mut written = Written { runs: Vec::new(), responses: Vec::new(), ends, next_bucket };
+        let mut records = 0;
+        for (bucket, states) in by_bucket {
+            records += states.len() as u64;
+            if let Err(error) = self.write_bucket(bucket, &states, &mut written) {
+                written.discard();
+                return Err(error);
+            }
+        }
+        Ok((written, records))
+    }
+
+    fn write_bucket(&self, bucket: u64, states: &[Flushed], written: &mut Written) -> Result<(), FlushError> {
+        let mut paths = Vec::new();
+        let result = self.write_files(states, &mut paths);
+        if result.is_err() {
+            // Half-written files would keep the room that may be missing.
+            for path in &paths {
+                let _ = self.files.disk().remove(path);
+            }
+        }
+        let (run, responses) = result?;
+        written.runs.push((bucket, run));
+        written.responses.extend(responses.map(|file| (bucket, file)));
+        Ok(())
+    }
+
+    /// Writes one run, and the large responses of its records beside it.
+    fn write_files(
+        &self,
+        states: &[Flushed],
+        paths: &mut Vec<PathBuf>,
+    ) -> Result<(Arc<Run>, Option<Arc<ResponseFile>>), FlushError> {
+        let (run_id, run_file) = self.create(FileKind::Run, paths)?;
+        let failed = |error| FlushError::Write(self.dir.clone(), error);
+        let mut writer = RunWriter::new(run_file, states.len()).map_err(failed)?;
+        let mut responses: Option<ResponseWriter> = None;
+        let mut rewritten = Vec::new();
+        for state in states {
+            let large = StoredRecord::decode(&state.record).and_then(large_response);
+            let Some((record, done, bytes)) = large else {
+                writer.push(state.hash, state.seq, &state.record).map_err(failed)?;
+                continue;
+            };
+            let file = match &mut responses {
+                Some(file) => file,
+                none => {
+                    let (id, file) = self.create(FileKind::Responses, paths)?;
+                    none.insert(ResponseWriter::new(file, id).map_err(failed)?)
+                }
+            };
+            let reply = Reply::Far(file.push(bytes).map_err(failed)?);
+            rewritten.clear();
+            StoredRecord { body: Body::Done(Done { reply, ..done }), ..record }.encode(&mut rewritten);
+            writer.push(state.hash, state.seq, &rewritten).map_err(failed)?;
+        }
+        writer.finish().map_err(failed)?;
+        let responses = responses.map(|file| Ok((file.id(), file.finish()?))).transpose().map_err(failed)?;
+        self.files.disk().sync_dir(&self.dir).map_err(failed)?;
+        let responses = responses.map(|(id, bytes)| {
+            let path = file_path(&self.dir, id, FileKind::Responses);
+            ResponseFile::open(&self.files, id, path, bytes).map(Arc::new)
+        });
+        let run = Run::open(&self.files, run_id, file_path(&self.dir, run_id, FileKind::Run))?;
+        Ok((Arc::new(run), responses.transpose()?))
+    }
+
+    fn create(
+        &self,
+        kind: FileKind,
+        paths: &mut Vec<PathBuf>,
+    ) -> Result<(u64, Arc<dyn DiskFile>), FlushError> {
+        let id = self.next_file.fetch_add(1, Ordering::Relaxed);
+        let path = file_path(&self.dir, id, kind);
+        paths.push(path.clone());
+        match self.files.disk().create(&path) {
+            Ok(file) => Ok((id, file)),
+            Err(error) => Err(FlushError::Write(path, error)),
+        }
+    }
+
+    fn publish(&self, catalog: &Catalog, written: Written, extra: Vec<Edit>) -> Result<(), FlushError> {
+        let _publishing = self.publishing.lock();
+        let mut set = RunSet { version: 0, buckets: self.current().buckets.clone() };
+        let mut edits = extra;
+        let mut added = 0;
+        edits.push(Edit::Meta(Meta::NextFile, self.next_file.load(Ordering::Relaxed)));
+        edits.push(Edit::Meta(Meta::NextBucket, written.next_bucket));
+        let touched = written.runs.iter().map(|(bucket, _)| *bucket);
+        for id in touched.clone() {
+            // Only a later end: another flush may have raised it meanwhile.
+            let end = written.ends.get(&id).copied().unwrap_or(Time::NEVER);
+            let bucket = bucket_mut(&mut set, id, end);
+            bucket.end = bucket.end.max(end);
+            edits.push(Edit::Bucket { id, end: bucket.end.0 });
+        }
+        for (bucket, run) in &written.runs {
+            let bytes = run.summary().bytes;
+            added += bytes;
+            edits.push(Edit::File(run.id(), Listed { kind: FileKind::Run, bucket: *bucket, bytes }));
+            bucket_mut(&mut set, *bucket, Time::NEVER).runs.push(Arc::clone(run));
+        }
+        for (bucket, file) in &written.responses {
+            let bytes = file.bytes();
+            added += bytes;
+            edits.push(Edit::File(file.id(), Listed { kind: FileKind::Responses, bucket: *bucket, bytes }));
+            bucket_mut(&mut set, *bucket, Time::NEVER).responses.push(Arc::clone(file));
+        }
+        match catalog.commit(edits) {
+            Ok(()) => {
+                self.bytes.fetch_add(added, Ordering::Relaxed);
+                self.switch_to(set);
+                Ok(())
+            }
+            Err(error) => {
+                written.discard();
+                Err(FlushError::Catalog(error))
+            }
+        }
+    }
+
+    fn switch_to(&self, mut set: RunSet) {
+        let mut current = self.current.write();
+        set.version = current.version + 1;
+        *current = Arc::new(set);
+    }
+
+    /// Merges one bucket's runs, if one needs it; whether it did. `idle_since`: see
+    /// [`Bucket::to_merge`].
+    pub(crate) fn merge_one(
+        &self,
+        catalog: &Catalog,
+        now: Time,
+        idle_since: u64,
+    ) -> Result<bool, FlushError> {
+        let set = self.current();
+        let wanted = set.buckets.iter().find_map(|bucket| Some((bucket.id, bucket.to_merge(idle_since)?)));
+        let Some((bucket, inputs)) = wanted else { return Ok(false) };
+        let disk = self.files.disk();
+        let id = self.next_file.fetch_add(1, Ordering::Relaxed);
+        let path = file_path(&self.dir, id, FileKind::Run);
+        let expected = inputs.iter().map(|run| run.summary().records).sum::<u64>();
+        let made = disk
+            .create(&path)
+            .and_then(|file| RunWriter::new(file, usize::try_from(expected).unwrap_or(usize::MAX)))
+            .map_err(|error| Error::io(&path, error))
+            .and_then(|writer| merge(&inputs, now, writer, &path))
+            .and_then(|_| disk.sync_dir(&self.dir).map_err(|error| Error::io(&path, error)))
+            .and_then(|()| Run::open(&self.files, id, path.clone()));
+        let merged = match made {
+            Ok(run) => Arc::new(run),
+            Err(error) => {
+                let _ = disk.remove(&path);
+                return Err(FlushError::Store(error));
+            }
+        };
+        self.publish_merge(catalog, bucket, &inputs, merged)?;
+        Ok(true)
+    }
+
+    fn publish_merge(
+        &self,
+        catalog: &Catalog,
+        bucket: u64,
+        inputs: &[Arc<Run>],
+        merged: Arc<Run>,
+    ) -> Result<(), FlushError> {
+        let _publishing = self.publishing.lock();
+        let mut set = RunSet { version: 0, buckets: self.current().buckets.clone() };
+        let Some(place) = set.buckets.iter_mut().find(|known| known.id == bucket) else {
+            // The bucket has expired meanwhile.
+            merged.doom();
+            return Ok(());
+        };
+        let bytes = merged.summary().bytes;
+        let mut edits = vec![
+            Edit::Meta(Meta::NextFile, self.next_file.load(Ordering::Relaxed)),
+            Edit::File(merged.id(), Listed { kind: FileKind::Run, bucket, bytes }),
+        ];
+        edits.extend(inputs.iter().map(|run| Edit::DropFile(run.id())));
+        place.runs.retain(|run| inputs.iter().all(|input| input.id() != run.id()));
+        place.runs.push(Arc::clone(&merged));
+        if let Err(error) = catalog.commit(edits) {
+            merged.doom();
+            return Err(FlushError::Catalog(error));
+        }
+        let before: u64 = inputs.iter().map(|run| run.summary().bytes).sum();
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes.fetch_sub(before, Ordering::Relaxed);
+        self.switch_to(set);
+        inputs.iter().for_each(|run| run.doom());
+        Ok(())
+    }
+
+    /// Lets go of every bucket whose last record has expired; returns how many.
+    pub(crate) fn expire(&self, catalog: &Catalog, now: Time) -> Result<u64, FlushError> {
+        let _publishing = self.publishing.lock();
+        let current = self.current();
+        let (over, kept): (Vec<Bucket>, Vec<Bucket>) =
+            current.buckets.iter().cloned().partition(|bucket| bucket.is_over(now));
+        if over.is_empty() {
+            return Ok(0);
+        }
+        let mut edits = Vec::new();
+        let mut freed = 0;
+        for bucket in &over {
+            edits.push(Edit::DropBucket(bucket.id));
+            edits.extend(bucket.runs.iter().map(|run| Edit::DropFile(run.id())));
+            edits.extend(bucket.responses.iter().map(|file| Edit::DropFile(file.id())));
+            freed += bucket.runs.iter().map(|run| run.summary().bytes).sum::<u64>();
+            freed += bucket.responses.iter().map(|file| file.bytes()).sum::<u64>();
+        }
+        catalog.commit(edits).map_err(FlushError::Catalog)?;
+        self.bytes.fetch_sub(freed, Ordering::Relaxed);
+        self.switch_to(RunSet { version: 0, buckets: kept });
+        for bucket in &over {
+            bucket.runs.iter().for_each(|run| run.doom());
+            bucket.responses.iter().for_each(|file| file.doom());
+        }
+        Ok(over.len() as u64)
+    }
+}
+
+impl Written {
+    /// Removes the files: nobody will list them.
+    fn discard(self) {
+        self.runs.iter().for_each(|(_, run)| run.doom());
+        self.responses.iter().for_each(|(_, file)| file.doom());
+    }
+}
+
+/// The bucket with this id, made if it is not there.
+fn bucket_mut(set: &mut RunSet, id: u64, end: Time) -> &mut Bucket {
+    let place = set.buckets.iter().position(|bucket| bucket.id == id).unwrap_or_else(|| {
+        set.buckets.push(Bucket { id, end, runs: Vec::new(), responses: Vec::new() });
+        set.buckets.len() - 1
+    });
+    &mut set.buckets[place]
+}
+
+/// The response of a record that is too long to lie in a run.
+fn large_response(record: StoredRecord<'_>) -> Option<(StoredRecord<'_>, Done<'_>, &[u8])> {
+    match record.body {
+        Body::Done(done) => match done.reply {
+            Reply::Inline(bytes) if bytes.len() > INLINE_RESPONSE => Some((record, done, bytes)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Why runs could not be written, merged or removed. Nothing is lost: the journal and the old files
+/// still hold it all.
+#[derive(Debug)]
+pub(crate) enum FlushError {
+    Write(PathBuf, io::Error),
+    Catalog(CommitError),
+    Store(Error),
+}
+
+impl FlushError {
+    /// Whether it was for lack of room, so that a later try may succeed.
+    pub(crate) fn is_no_space(&self) -> bool {
+        match self {
+            Self::Write(_, error) => disk::is_no_space(error),
+            Self::Catalog(CommitError::NoSpace(_)) => true,
+            Self::Catalog(CommitError::Failed(_)) => false,
+            Self::Store(Error::Io { source, .. }) => disk::is_no_space(source),
+            Self::Store(_) => false,
+        }
+    }
+}
+
+impl From<Error> for FlushError {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<FlushError> for Error {
+    fn from(error: FlushError) -> Self {
+        if error.is_no_space() {
+            return Self::Full { limit: None, what: "the disk" };
+        }
+        match error {
+            FlushError::Write(path, error) => Self::io(&path, error),
+            FlushError::Catalog(CommitError::NoSpace(source) | CommitError::Failed(source)) => {
+                Self::Poisoned { source: Arc::new(source) }
+            }
+            FlushError::Store(error) => error,
+        }
+    }
+}

@@ -1,0 +1,478 @@
+//! The store as users hold it: one directory, opened once.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::disk::Lock;
+use crate::engine::batch::Batch;
+use crate::engine::claim::Purpose;
+use crate::engine::{Ask, Engine};
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::options::{Options, ScopeOptions};
+use crate::outcome::{Outcome, Record};
+use crate::pending::{Pending, on_thread};
+use crate::request::{Request, begun, claimed};
+use crate::scope::{Scope, ScopeCore};
+use crate::stats::{Maintenance, Stats};
+
+const LOCK_FILE: &str = "lock";
+
+/// An open store. Cheap to clone; one process opens a directory at a time.
+///
+/// `Store`, [`Scope`], [`Guard`] and [`Pending`] keep it open. Dropping the last of them blocks as
+/// [`close`](Self::close) does.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+/// What all handles share. It outlives its engine: `reopen` puts in another one.
+pub(crate) struct Inner {
+    dir: PathBuf,
+    options: Options,
+    engine: RwLock<Arc<Engine>>,
+    closed: AtomicBool,
+    /// Held over closing and reopening; the lock on the directory while the store is open.
+    lifecycle: Mutex<Option<Box<dyn Lock>>>,
+    scopes: Mutex<HashMap<Box<str>, ScopeSlot>>,
+}
+
+/// What is known of a scope by its name.
+#[derive(Default)]
+struct ScopeSlot {
+    /// Set by `scope_with`, until the store closes.
+    set: Option<ScopeOptions>,
+    /// A handle without options of its own.
+    plain: Weak<ScopeCore>,
+    number: Option<u32>,
+}
+
+impl Inner {
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// The engine that answers now.
+    pub(crate) fn engine(&self) -> Result<Arc<Engine>> {
+        self.check_open()?;
+        Ok(Arc::clone(&self.engine.read()))
+    }
+
+    fn close(&self) -> Result<()> {
+        let mut lifecycle = self.lifecycle.lock();
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let engine = Arc::clone(&self.engine.read());
+        let result = if engine.is_superseded() { Ok(()) } else { engine.close() };
+        *lifecycle = None;
+        result
+    }
+
+    fn reopen(&self) -> Result<()> {
+        let _lifecycle = self.lifecycle.lock();
+        let old = self.engine()?;
+        // Nothing of the old engine may touch a file once the new one reads them.
+        if !old.is_superseded() {
+            old.abandon();
+        }
+        *self.engine.write() = Engine::open(&self.dir, self.options.clone())?;
+        Ok(())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // There is nobody to tell; `close` tells.
+        let _ = self.close();
+    }
+}
+
+impl Store {
+    /// Opens the store in a directory with all defaults, creating it if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Options::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Options::default().open(path)
+    }
+
+    /// Options to open a store with.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use oncedb::{Durability, Store};
+    /// use std::time::Duration;
+    ///
+    /// let store = Store::options()
+    ///     .window(Duration::from_secs(72 * 3600))
+    ///     .durability(Durability::Interval(Duration::from_millis(50)))
+    ///     .memory_limit(16 << 20)
+    ///     .open(dir.path())?;
+    /// # Ok::<(), oncedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    pub(crate) fn open_with(options: Options, dir: &Path) -> Result<Self> {
+        let disk = Arc::clone(&options.disk);
+        disk.create_dir(dir).map_err(|error| Error::io(dir, error))?;
+        let lock_path = dir.join(LOCK_FILE);
+        let lock = disk.lock(&lock_path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => Error::Locked { path: dir.to_path_buf() },
+            _ => Error::io(&lock_path, error),
+        })?;
+        let engine = Engine::open(dir, options.clone())?;
+        let inner = Inner {
+            dir: dir.to_path_buf(),
+            options,
+            engine: RwLock::new(engine),
+            closed: AtomicBool::new(false),
+            lifecycle: Mutex::new(Some(lock)),
+            scopes: Mutex::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// A scope by its name: with the options that [`scope_with`](Self::scope_with) gave it, else
+    /// with the defaults.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyTooLong`] if the name leaves no room for an id, [`Error::Full`],
+    /// [`Error::Closed`], [`Error::Poisoned`].
+    pub fn scope(&self, name: impl AsRef<str>) -> Result<Scope> {
+        let name = name.as_ref();
+        let mut scopes = self.inner.scopes.lock();
+        let number = self.scope_number(&mut scopes, name)?;
+        let slot = scopes.entry(name.into()).or_default();
+        let core = match (&slot.set, slot.plain.upgrade()) {
+            (Some(options), _) => self.scope_core(name, number, options.clone()),
+            (None, Some(plain)) => plain,
+            (None, None) => {
+                let core = self.scope_core(name, number, ScopeOptions::default());
+                slot.plain = Arc::downgrade(&core);
+                core
+            }
+        };
+        Ok(Scope::new(core))
+    }
+
+    /// A scope with options, which stay until the store closes. The same options again are fine.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ScopeOptions`] if the scope has other options, or is in use without any;
+    /// [`Error::InvalidOption`]; and as [`scope`](Self::scope).
+    pub fn scope_with(&self, name: impl AsRef<str>, options: ScopeOptions) -> Result<Scope> {
+        let name = name.as_ref();
+        options.check()?;
+        let mut scopes = self.inner.scopes.lock();
+        let number = self.scope_number(&mut scopes, name)?;
+        let slot = scopes.entry(name.into()).or_default();
+        let fits = match &slot.set {
+            Some(set) => *set == options,
+            None => slot.plain.strong_count() == 0,
+        };
+        if !fits {
+            return Err(Error::ScopeOptions { scope: name.into() });
+        }
+        slot.set = Some(options.clone());
+        Ok(Scope::new(self.scope_core(name, number, options)))
+    }
+
+    fn scope_core(&self, name: &str, number: u32, options: ScopeOptions) -> Arc<ScopeCore> {
+        Arc::new(ScopeCore { inner: Arc::clone(&self.inner), name: name.into(), number, options })
+    }
+
+    fn scope_number(&self, scopes: &mut HashMap<Box<str>, ScopeSlot>, name: &str) -> Result<u32> {
+        let engine = self.inner.engine()?;
+        let limit = self.inner.options.max_key_len;
+        if name.len() >= limit {
+            return Err(Error::KeyTooLong { len: name.len() + 1, limit });
+        }
+        if let Some(number) = scopes.get(name).and_then(|slot| slot.number) {
+            return Ok(number);
+        }
+        let number = engine.register_scope(name)?;
+        scopes.entry(name.into()).or_default().number = Some(number);
+        Ok(number)
+    }
+
+    /// Ends the store for every clone, scope and guard: waiting calls are answered, everything is
+    /// flushed, the directory is unlocked. Everything later is [`Error::Closed`]; claims still in
+    /// progress become orphans. Closing a closed store does nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Poisoned`], [`Error::OutcomeUnknown`], [`Error::Io`]: the store is closed all the
+    /// same, and what was durable stays so.
+    pub fn close(&self) -> Result<()> {
+        self.inner.close()
+    }
+
+    /// [`close`](Self::close) for any executor, on a thread of its own.
+    pub fn close_async(&self) -> Pending<()> {
+        let inner = Arc::clone(&self.inner);
+        Pending::new(on_thread(move || inner.close()))
+    }
+
+    /// Recovers a poisoned store in place, from what the disk really holds. Every `Store` and
+    /// [`Scope`] goes on; guards from before are [`Error::Fenced`], their claims orphans.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`], and as [`Options::open`]; after a failure the store stays poisoned, and
+    /// this can be tried again.
+    pub fn reopen(&self) -> Result<()> {
+        self.inner.reopen()
+    }
+
+    /// [`reopen`](Self::reopen) for any executor, on a thread of its own.
+    pub fn reopen_async(&self) -> Pending<()> {
+        let inner = Arc::clone(&self.inner);
+        Pending::new(on_thread(move || inner.reopen()))
+    }
+
+    /// Makes everything accepted so far durable.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`], [`Error::OutcomeUnknown`], [`Error::Poisoned`].
+    pub fn sync(&self) -> Result<()> {
+        let engine = self.inner.engine()?;
+        engine.wait_durable(engine.accepted()?)
+    }
+
+    /// [`sync`](Self::sync) for any executor.
+    pub fn sync_async(&self) -> Pending<()> {
+        let inner = Arc::clone(&self.inner);
+        Pending::new(async move {
+            let engine = inner.engine()?;
+            let accepted = engine.accepted()?;
+            engine.wait_durable_async(accepted).await
+        })
+    }
+
+    /// Does now what the background threads do: flushes, merges and expires.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`], [`Error::Io`] (nothing is lost, the journal still holds it all),
+    /// [`Error::Corrupt`], [`Error::Closed`], [`Error::Poisoned`].
+    pub fn maintain(&self) -> Result<Maintenance> {
+        self.inner.engine()?.maintain()
+    }
+
+    /// A picture of the store. Looks at every recent key: not for a hot path.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.inner.engine.read().clone().stats()
+    }
+
+    /// Completes many claims with one sync, answered in the order of the input: an inner error is
+    /// [`Error::Fenced`]. Durable on return.
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::complete`], but for `Fenced`.
+    pub fn complete_all(&self, guards: impl IntoIterator<Item = Guard>) -> Result<Vec<Result<()>>> {
+        settle_all(guards.into_iter().map(|guard| (guard, None)))
+    }
+
+    /// [`complete_all`](Self::complete_all) for any executor. Dropped before its first poll it
+    /// aborts all; after that it is carried out in any case.
+    pub fn complete_all_async(&self, guards: impl IntoIterator<Item = Guard>) -> Pending<Vec<Result<()>>> {
+        let guards: Vec<_> = guards.into_iter().map(|guard| (guard, None)).collect();
+        Pending::new(settle_all_async(guards))
+    }
+
+    /// [`complete_all`](Self::complete_all), each with a response.
+    ///
+    /// # Errors
+    ///
+    /// As [`complete_all`](Self::complete_all).
+    pub fn complete_all_with<R: AsRef<[u8]>>(
+        &self,
+        guards: impl IntoIterator<Item = (Guard, R)>,
+    ) -> Result<Vec<Result<()>>> {
+        settle_all(guards.into_iter().map(|(guard, response)| (guard, Some(response.as_ref().to_vec()))))
+    }
+
+    /// [`complete_all_with`](Self::complete_all_with) for any executor, dropped like
+    /// [`complete_all_async`](Self::complete_all_async).
+    pub fn complete_all_with_async<R: AsRef<[u8]>>(
+        &self,
+        guards: impl IntoIterator<Item = (Guard, R)>,
+    ) -> Pending<Vec<Result<()>>> {
+        let guards: Vec<_> =
+            guards.into_iter().map(|(guard, response)| (guard, Some(response.as_ref().to_vec()))).collect();
+        Pending::new(settle_all_async(guards))
+    }
+
+    /// Claims and completes many requests with one sync, each with its own options, answered in the
+    /// order of the input; inner errors are of one request. Durable on return.
+    ///
+    /// # Errors
+    ///
+    /// Those that concern the whole store, as [`Scope::claim`].
+    pub fn claim_requests(
+        &self,
+        requests: impl IntoIterator<Item = Request>,
+    ) -> Result<Vec<Result<Outcome<Record>>>> {
+        let (engine, batch) = self.run_batch(requests.into_iter().collect(), claim_purpose)?;
+        Ok(batch.deliver().into_iter().map(|answer| Ok(claimed(&engine, answer?))).collect())
+    }
+
+    /// [`claim_requests`](Self::claim_requests) for any executor. Dropped before it is ready, its
+    /// claims are taken back.
+    pub fn claim_requests_async(
+        &self,
+        requests: impl IntoIterator<Item = Request>,
+    ) -> Pending<Vec<Result<Outcome<Record>>>> {
+        let (store, requests) = (self.clone(), requests.into_iter().collect());
+        Pending::new(async move {
+            let (engine, batch) = store.run_batch_async(requests, claim_purpose).await?;
+            Ok(batch.deliver().into_iter().map(|answer| Ok(claimed(&engine, answer?))).collect())
+        })
+    }
+
+    /// Begins many requests, each with its own options, answered in the order of the input; inner
+    /// errors are of one request.
+    ///
+    /// # Errors
+    ///
+    /// Those that concern the whole store, as [`Scope::begin`].
+    pub fn begin_requests(
+        &self,
+        requests: impl IntoIterator<Item = Request>,
+    ) -> Result<Vec<Result<Outcome<Guard>>>> {
+        let (engine, batch) = self.run_batch(requests.into_iter().collect(), || Purpose::Begin)?;
+        Ok(batch.deliver().into_iter().map(|answer| Ok(begun(&self.inner, &engine, answer?))).collect())
+    }
+
+    /// [`begin_requests`](Self::begin_requests) for any executor. Dropped, it gives the keys back.
+    pub fn begin_requests_async(
+        &self,
+        requests: impl IntoIterator<Item = Request>,
+    ) -> Pending<Vec<Result<Outcome<Guard>>>> {
+        let (store, requests) = (self.clone(), requests.into_iter().collect());
+        Pending::new(async move {
+            let (engine, batch) = store.run_batch_async(requests, || Purpose::Begin).await?;
+            Ok(batch.deliver().into_iter().map(|answer| Ok(begun(&store.inner, &engine, answer?))).collect())
+        })
+    }
+
+    fn batch_of(&self, requests: &[Request], purpose: impl Fn() -> Purpose) -> Result<(Arc<Engine>, Batch)> {
+        let engine = self.inner.engine()?;
+        let ask = |request: &Request| -> Result<Ask> {
+            if !request.scope().is_of(&self.inner) {
+                return Err(Error::InvalidOption {
+                    option: "requests",
+                    reason: "they are of this store's scopes",
+                });
+            }
+            request.ask(&engine, purpose())
+        };
+        let batch = Batch::new(Arc::clone(&engine), requests.iter().map(ask).collect());
+        Ok((engine, batch))
+    }
+
+    fn run_batch(
+        &self,
+        requests: Vec<Request>,
+        purpose: impl Fn() -> Purpose,
+    ) -> Result<(Arc<Engine>, Batch)> {
+        let (engine, mut batch) = self.batch_of(&requests, purpose)?;
+        engine.drive(|patience| batch.step(patience))?;
+        if let Some(seq) = batch.frame() {
+            engine.wait_durable(seq)?;
+        }
+        Ok((engine, batch))
+    }
+
+    async fn run_batch_async(
+        &self,
+        requests: Vec<Request>,
+        purpose: impl Fn() -> Purpose,
+    ) -> Result<(Arc<Engine>, Batch)> {
+        let (engine, mut batch) = self.batch_of(&requests, purpose)?;
+        engine.drive_async(|patience| batch.step(patience)).await?;
+        if let Some(seq) = batch.frame() {
+            engine.wait_durable_async(seq).await?;
+        }
+        Ok((engine, batch))
+    }
+}
+
+fn claim_purpose() -> Purpose {
+    Purpose::Claim { response: None, deferred: true }
+}
+
+/// Settles guards, then waits once for all: frames are in order, so the last one stands for all.
+fn settle_all(guards: impl Iterator<Item = (Guard, Option<Vec<u8>>)>) -> Result<Vec<Result<()>>> {
+    let (mut answers, mut frames) = (Vec::new(), Vec::new());
+    for (guard, response) in guards {
+        match guard.settle_unsynced(false, response) {
+            Ok((engine, seq)) => {
+                frames.extend(seq.map(|seq| (engine, seq)));
+                answers.push(Ok(()));
+            }
+            Err(Error::Fenced) => answers.push(Err(Error::Fenced)),
+            Err(error) => return Err(error),
+        }
+    }
+    for (engine, seq) in frames.into_iter().rev() {
+        engine.wait_durable(seq)?;
+    }
+    Ok(answers)
+}
+
+async fn settle_all_async(guards: Vec<(Guard, Option<Vec<u8>>)>) -> Result<Vec<Result<()>>> {
+    let (mut answers, mut frames) = (Vec::new(), Vec::new());
+    // Carried out after the first poll, whatever happens to this future.
+    let mut rest = SettleRest(guards.into_iter());
+    while let Some((guard, response)) = rest.0.next() {
+        match guard.settle_unsynced_async(false, response).await {
+            Ok((engine, seq)) => {
+                frames.extend(seq.map(|seq| (engine, seq)));
+                answers.push(Ok(()));
+            }
+            Err(Error::Fenced) => answers.push(Err(Error::Fenced)),
+            Err(error) => return Err(error),
+        }
+    }
+    for (engine, seq) in frames.into_iter().rev() {
+        engine.wait_durable_async(seq).await?;
+    }
+    Ok(answers)
+}
+
+/// Guards that are settled even if the future that settles them is dropped.
+struct SettleRest(std::vec::IntoIter<(Guard, Option<Vec<u8>>)>);
+
+impl Drop for SettleRest {
+    fn drop(&mut self) {
+        for (guard, response) in self.0.by_ref() {
+            guard.settle_now(response);
+        }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("dir", &self.inner.dir)
+            .field("closed", &self.inner.closed.load(Ordering::Relaxed))
+            .finish_non_exhaustive()
+    }
+}
