@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
@@ -136,7 +137,7 @@ impl Contents {
             Edit::File(id, listed) => drop(self.files.insert(*id, *listed)),
             Edit::DropFile(id) => drop(self.files.remove(id)),
             Edit::Segment { file_id, ordinal, epoch } => {
-                drop(self.segments.insert(*file_id, (*ordinal, *epoch)))
+                self.segments.insert(*file_id, (*ordinal, *epoch));
             }
             Edit::DropSegment(id) => drop(self.segments.remove(id)),
         }
@@ -149,6 +150,7 @@ pub(crate) struct Catalog {
     path: PathBuf,
     disk: Arc<dyn Disk>,
     inner: Mutex<Inner>,
+    bytes: AtomicU64,
 }
 
 struct Inner {
@@ -192,11 +194,10 @@ impl Catalog {
                 supported: FORMAT,
             });
         }
-        Ok(Self {
-            path,
-            disk,
-            inner: Mutex::new(Inner { database: Some(database), closed: false, contents }),
-        })
+        let inner = Mutex::new(Inner { database: Some(database), closed: false, contents });
+        let catalog = Self { path, disk, inner, bytes: AtomicU64::new(0) };
+        catalog.measure();
+        Ok(catalog)
     }
 
     /// What the catalog holds now.
@@ -240,6 +241,7 @@ impl Catalog {
         let error = match write(database, &edits) {
             Ok(()) => {
                 edits.iter().for_each(|edit| inner.contents.apply(edit));
+                self.measure();
                 return Ok(());
             }
             Err(error) => error,
@@ -252,9 +254,15 @@ impl Catalog {
         if inner.contents.meta(Meta::Commits) == number { Ok(()) } else { Err(failed(error)) }
     }
 
-    /// Bytes of the catalog's file.
+    /// Bytes of the catalog's file after the last commit.
     pub(crate) fn bytes(&self) -> u64 {
-        self.disk.open(&self.path).and_then(|file| file.len()).unwrap_or(0)
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn measure(&self) {
+        if let Ok(bytes) = self.disk.open(&self.path).and_then(|file| file.len()) {
+            self.bytes.store(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Closes the file cleanly.

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::engine::claim::{Shown, retry_after};
 use crate::error::{Error, Result};
 use crate::key::name_of;
-use crate::live::{Attempt, Phase};
+use crate::live::Attempt;
 use crate::pending::{Pending, block_on_until};
 use crate::record::{Begin, Body, Done, Reply, StoredRecord};
 use crate::timestamp::Timestamp;
@@ -310,23 +310,16 @@ impl InProgress {
     }
 
     fn poll_end(&self, context: &mut Context<'_>) -> Poll<Result<Settled>> {
-        let phase = self.attempt.register(context.waker());
         let Some(engine) = self.engine.upgrade() else {
             return Poll::Ready(Err(Error::Closed));
         };
-        match phase {
-            Phase::Running => {
-                engine.poll_running(&self.attempt).map(|result| result.map(|()| Settled::Released))
+        match engine.poll_attempt(&self.attempt, context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(Some(record))) if self.busy == Busy::Id => {
+                let shown = Shown { record, response: None };
+                Poll::Ready(Ok(Settled::Completed(Record::new(shown, engine.mapping()))))
             }
-            Phase::Released => Poll::Ready(engine.check_answers().map(|()| Settled::Released)),
-            Phase::Completed { .. } if self.busy == Busy::Entity => Poll::Ready(Ok(Settled::Released)),
-            Phase::Completed { seq, record } => {
-                engine.poll_completed(&self.attempt, seq, context).map(|result| {
-                    result?;
-                    let shown = Shown { record, response: None };
-                    Ok(Settled::Completed(Record::new(shown, engine.mapping())))
-                })
-            }
+            Poll::Ready(ended) => Poll::Ready(ended.map(|_| Settled::Released)),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use super::Engine;
 use crate::error::Result;
-use crate::live::Attempt;
+use crate::live::{Attempt, Standing};
 
 /// Where an operation stands.
 #[derive(Debug)]
@@ -105,38 +105,33 @@ impl Engine {
         }
     }
 
-    /// For a waiter on a running attempt: ready once nobody may go on with it.
-    pub(crate) fn poll_running(&self, attempt: &Arc<Attempt>) -> Poll<Result<()>> {
-        if self.is_superseded() {
-            return Poll::Ready(Ok(()));
-        }
-        if let Err(error) = self.check() {
-            return Poll::Ready(Err(error));
-        }
-        if !attempt.is_held(self.now()) {
-            return Poll::Ready(Ok(()));
-        }
-        if attempt.lease.is_some() {
-            self.watch_lease(attempt);
-        }
-        Poll::Pending
-    }
-
-    /// For a waiter on a completed attempt: ready once no crash can take the completion back.
-    pub(crate) fn poll_completed(
+    /// For a waiter: ready once nobody may go on with the attempt, with its record if it completed
+    /// and no crash can take that back.
+    pub(crate) fn poll_attempt(
         &self,
-        attempt: &Attempt,
-        seq: u64,
+        attempt: &Arc<Attempt>,
         context: &Context<'_>,
-    ) -> Poll<Result<()>> {
-        if !self.settles_durably(attempt) {
-            return Poll::Ready(self.check());
+    ) -> Poll<Result<Option<Arc<[u8]>>>> {
+        match attempt.register(context.waker(), self.now()) {
+            Standing::Completed { seq, record } if self.settles_durably(attempt) => {
+                self.journal.poll(seq, context.waker()).map(|result| {
+                    result?;
+                    Ok(Some(record))
+                })
+            }
+            // A reopened store has new answers: begin again.
+            _ if self.is_superseded() => Poll::Ready(Ok(None)),
+            Standing::Completed { record, .. } => Poll::Ready(self.check().map(|()| Some(record))),
+            Standing::Released | Standing::Lapsed => Poll::Ready(self.check().map(|()| None)),
+            Standing::Held => {
+                if let Err(error) = self.check() {
+                    return Poll::Ready(Err(error));
+                }
+                if attempt.lease.is_some() {
+                    self.watch_lease(attempt);
+                }
+                Poll::Pending
+            }
         }
-        self.journal.poll(seq, context.waker()).map(|result| Ok(result?))
-    }
-
-    /// Whether the store still answers, or was reopened.
-    pub(crate) fn check_answers(&self) -> Result<()> {
-        if self.is_superseded() { Ok(()) } else { self.check() }
     }
 }

@@ -157,7 +157,8 @@ impl Engine {
 
     /// One round of the flush thread; whether it got anything done.
     pub(super) fn flush_round(&self) -> bool {
-        let _gate = self.gate.read();
+        // Whoever ends the store holds the gate and waits for this thread.
+        let Some(_gate) = self.gate.try_read() else { return false };
         if self.phase() != EnginePhase::Open || self.journal.failure().is_some() {
             return false;
         }
@@ -182,7 +183,7 @@ impl Engine {
 
     /// One round of the merge thread.
     pub(super) fn merge_round(&self) -> bool {
-        let _gate = self.gate.read();
+        let Some(_gate) = self.gate.try_read() else { return false };
         if self.phase() != EnginePhase::Open || self.journal.failure().is_some() {
             return false;
         }
@@ -203,7 +204,9 @@ impl Engine {
 
     fn merge_one(&self) -> Result<bool, FlushError> {
         let idle_since = self.flushing.lock().before;
-        self.runs.merge_one(&self.catalog, self.removal_time(), idle_since)
+        // For a while a merge takes its space twice.
+        let room = self.options.disk_limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.disk_bytes()));
+        self.runs.merge_one(&self.catalog, self.removal_time(), idle_since, room)
     }
 
     fn expire(&self) -> Result<u64, FlushError> {
@@ -353,6 +356,7 @@ impl Engine {
             }
             match pool.prepare(&self.options, &self.dir, &self.catalog, self.runs.bytes()) {
                 Ok(Some(segment)) => {
+                    self.segment_files.store(pool.files, Ordering::Relaxed);
                     drop(pool);
                     self.journal.add_ready(segment);
                     added = true;
@@ -379,6 +383,7 @@ impl Engine {
             }
             pool.free.remove(&file_id);
             pool.files -= 1;
+            self.segment_files.store(pool.files, Ordering::Relaxed);
             // Not listed any more; if it stays, the next open removes it.
             let path = segment::path(&self.dir.join(JOURNAL_DIR), file_id);
             let _ = self.options.disk.remove(&path);

@@ -60,6 +60,8 @@ pub(crate) struct Engine {
     merges: Work,
     handover: Handover,
     pool: Mutex<maintain::SegmentPool>,
+    /// How many segment files there are, for those who must not wait for the pool.
+    segment_files: AtomicU64,
     flushing: Mutex<maintain::FlushHistory>,
     hold: Option<maintain::Hold>,
     /// Held while background work runs; taken alone to end it.

@@ -93,6 +93,7 @@ impl Engine {
             work: Work::default(),
             merges: Work::default(),
             handover: Handover::default(),
+            segment_files: AtomicU64::new(pool.files),
             pool: Mutex::new(pool),
             flushing: Mutex::new(FlushHistory { stamped: start, ..FlushHistory::default() }),
             hold,

@@ -49,8 +49,9 @@ impl Engine {
                 (Ok(wait), _) => return Ok(Step::Wait(wait)),
                 // The completion is what counts; room for it was set aside.
                 (Err(_), response) => {
-                    let len = response.map_or(0, |bytes| bytes.len() as u64);
-                    self.append_done(&mut locked, attempt, settlement, Reply::Omitted { len })
+                    let reply =
+                        response.map_or(Reply::None, |bytes| Reply::Omitted { len: bytes.len() as u64 });
+                    self.append_done(&mut locked, attempt, settlement, reply)
                 }
             },
             result => result,

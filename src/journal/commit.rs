@@ -269,13 +269,14 @@ impl Journal {
     }
 
     /// Takes what has gathered, writes it, and for [`Goal::Sync`] syncs and answers the batch.
-    /// Does nothing if `wanted` is durable by the time it is this caller's turn.
+    /// Does nothing if the batch of `wanted` has been taken by the time it is this caller's turn:
+    /// whoever took it answers it.
     fn commit(&self, goal: Goal, wanted: Option<u64>) {
         let mut log = self.log.lock();
-        if wanted.is_some_and(|seq| seq <= self.durable()) {
+        let mut queue = self.queue.lock();
+        if wanted.is_some_and(|seq| seq < queue.batch_first) {
             return;
         }
-        let mut queue = self.queue.lock();
         let spare = std::mem::take(&mut log.spare);
         let mut bytes = std::mem::replace(&mut queue.bytes, spare);
         let last = queue.next_seq - 1;

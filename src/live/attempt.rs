@@ -74,6 +74,19 @@ pub(crate) enum Phase {
     Released,
 }
 
+/// What a waiter finds.
+#[derive(Debug)]
+pub(crate) enum Standing {
+    Held,
+    /// Still running, but anyone may take over.
+    Lapsed,
+    Completed {
+        seq: u64,
+        record: Arc<[u8]>,
+    },
+    Released,
+}
+
 impl Attempt {
     #[expect(clippy::too_many_arguments, reason = "a plain constructor of a plain record")]
     pub(crate) fn new(
@@ -152,15 +165,20 @@ impl Attempt {
         std::mem::take(&mut self.progress.lock().waiters)
     }
 
-    /// Has `waker` woken when the attempt ends; the phase as it is.
-    pub(crate) fn register(&self, waker: &Waker) -> Phase {
+    /// How the attempt stands, in one look; `waker` is woken when that changes.
+    pub(crate) fn register(&self, waker: &Waker, now: Time) -> Standing {
         let mut progress = self.progress.lock();
-        if matches!(progress.phase, Phase::Running)
-            && !progress.waiters.iter().any(|known| known.will_wake(waker))
-        {
-            progress.waiters.push(waker.clone());
+        match &progress.phase {
+            Phase::Completed { seq, record } => Standing::Completed { seq: *seq, record: Arc::clone(record) },
+            Phase::Released => Standing::Released,
+            Phase::Running if progress.lease_until.is_some_and(|until| until <= now) => Standing::Lapsed,
+            Phase::Running => {
+                if !progress.waiters.iter().any(|known| known.will_wake(waker)) {
+                    progress.waiters.push(waker.clone());
+                }
+                Standing::Held
+            }
         }
-        progress.phase.clone()
     }
 
     /// The journal record that keeps this attempt through a crash, with the given note.

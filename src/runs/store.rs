@@ -309,16 +309,21 @@ impl RunStore {
         *current = Arc::new(set);
     }
 
-    /// Merges one bucket's runs, if one needs it; whether it did. `idle_since`: see
-    /// [`Bucket::to_merge`].
+    /// Merges one bucket's runs, if one needs it and the result fits into `room` bytes; whether it
+    /// did. `idle_since`: see [`Bucket::to_merge`].
     pub(crate) fn merge_one(
         &self,
         catalog: &Catalog,
         now: Time,
         idle_since: u64,
+        room: u64,
     ) -> Result<bool, FlushError> {
         let set = self.current();
-        let wanted = set.buckets.iter().find_map(|bucket| Some((bucket.id, bucket.to_merge(idle_since)?)));
+        let size = |runs: &[Arc<Run>]| runs.iter().map(|run| run.summary().bytes).sum::<u64>();
+        let wanted = set.buckets.iter().find_map(|bucket| {
+            let inputs = bucket.to_merge(idle_since).filter(|inputs| size(inputs) <= room)?;
+            Some((bucket.id, inputs))
+        });
         let Some((bucket, inputs)) = wanted else { return Ok(false) };
         let disk = self.files.disk();
         let id = self.next_file.fetch_add(1, Ordering::Relaxed);

@@ -4,14 +4,20 @@
 //! environment. It speaks in lines on its standard output; its standard input ends when the parent
 //! is gone.
 
+use super::PATIENCE;
 use std::env;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{self, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 const ROLE: &str = "ONCEDB_CHILD_ROLE";
 const DIR: &str = "ONCEDB_CHILD_DIR";
 const MARKER: &str = "@ ";
+
+/// How many lines this process has said.
+static SAID: AtomicU64 = AtomicU64::new(0);
 
 pub struct Child {
     process: process::Child,
@@ -76,11 +82,28 @@ pub fn role() -> Option<(String, PathBuf)> {
 
 /// Says a line to the parent: once this returns, the parent will hear it whatever happens here.
 pub fn say(line: &str) {
+    SAID.fetch_add(1, Ordering::Relaxed);
     let mut out = io::stdout().lock();
     let said = out.write_all(format!("{MARKER}{line}\n").as_bytes()).and_then(|()| out.flush());
     if said.is_err() {
         process::exit(1);
     }
+}
+
+/// Ends this process, and says so, once it has said nothing for longer than any call takes.
+pub fn watch_over_silence() {
+    thread::spawn(|| {
+        let mut heard = SAID.load(Ordering::Relaxed);
+        loop {
+            thread::park_timeout(PATIENCE);
+            let said = SAID.load(Ordering::Relaxed);
+            if said == heard {
+                say("failed nothing happens any more");
+                process::exit(1);
+            }
+            heard = said;
+        }
+    });
 }
 
 /// Goes on only if the parent ends without killing this process.

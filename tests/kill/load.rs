@@ -1,7 +1,7 @@
 //! The load: every kind of claim from many threads at once. Whatever the store has acknowledged is
 //! said afterwards; whatever it is about to be asked that cannot be undone is said before.
 
-use crate::common::child::say;
+use crate::common::child::{say, watch_over_silence};
 use crate::common::{Dice, PATIENCE, block_on, new, poll_once};
 use crate::reply;
 use oncedb::{Advance, Guard, Outcome, Record, Request, Response, Result, Scope, Settled, Store, Timestamp};
@@ -41,6 +41,7 @@ pub fn run(store: &Store, scope: &Scope, round: &str, seed: u64) {
     panic::set_hook(Box::new(|what| {
         say(&format!("failed {}", what.to_string().replace('\n', " ")));
     }));
+    watch_over_silence();
     thread::scope(|threads| {
         for (number, (name, turn)) in (0..).zip(WORK) {
             let mut worker = Worker {

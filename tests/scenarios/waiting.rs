@@ -6,6 +6,8 @@ use crate::common::{
 };
 use crate::doors::{Door, through_every_door};
 use oncedb::{Busy, InProgress, Record, Response, Result, Settled, Timestamp};
+use std::sync::Barrier;
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ through_every_door! {
     duplicate_while_the_first_attempt_runs_which_then_fails,
     duplicate_waits_for_the_real_result,
     every_waiting_copy_is_answered,
+    completion_is_never_taken_for_a_release,
     wait_is_for_one_attempt_only,
     wait_on_a_busy_entity_ends_with_its_release,
     lapsed_lease_ends_a_wait,
@@ -119,6 +122,37 @@ fn every_waiting_copy_is_answered(door: Door) {
             assert_eq!(record.response(), Response::Stored(b"the reply"));
         }
     });
+}
+
+/// How the attempt stands at this moment.
+fn look(door: Door, running: &InProgress) -> Result<Settled> {
+    match door {
+        Door::Blocking => running.wait(Duration::ZERO),
+        Door::Async => match poll_once(Box::pin(running.wait_async()).as_mut()) {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => Ok(Settled::Running),
+        },
+    }
+}
+
+fn completion_is_never_taken_for_a_release(door: Door) {
+    let place = Place::new();
+    let (_store, scope) = place.stripe();
+    for number in 0..300 {
+        let id = format!("evt_{number}");
+        let guard = new(door.begin(&scope, &id));
+        let running = in_progress(door.begin(&scope, &id));
+        let start = Barrier::new(2);
+        let settled = thread::scope(|threads| {
+            threads.spawn(|| {
+                start.wait();
+                door.complete(guard).unwrap();
+            });
+            start.wait();
+            (0..10_000_000).map(|_| look(door, &running)).find(|seen| !matches!(seen, Ok(Settled::Running)))
+        });
+        completed(settled.expect("the attempt has ended"));
+    }
 }
 
 fn wait_is_for_one_attempt_only(door: Door) {

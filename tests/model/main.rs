@@ -1,0 +1,56 @@
+//! Whatever is done to a store, in whatever order, each of its answers is one that a plain map with a
+//! virtual clock gives, and whatever it said was durable is there after every restart and power cut.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod claims;
+mod guards;
+mod known;
+mod lifecycle;
+mod lookups;
+mod model;
+mod names;
+mod ops;
+mod run;
+mod seen;
+mod verdict;
+mod world;
+
+use ops::{History, histories, histories_with_power_cuts};
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
+use run::Run;
+use std::time::SystemTime;
+
+/// Checks histories: as many as `PROPTEST_CASES` says, and those of `PROPTEST_RNG_SEED`.
+fn check(cases: u32, histories: impl Strategy<Value = History>) {
+    let mut config = Config { failure_persistence: None, ..Config::default() };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = cases;
+    }
+    let seed = match config.rng_seed {
+        RngSeed::Fixed(seed) => seed,
+        RngSeed::Random => {
+            let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+            u64::from(now.subsec_nanos()) ^ now.as_secs()
+        }
+    };
+    config.rng_seed = RngSeed::Fixed(seed);
+    config.max_shrink_iters = 10_000;
+    let failed = |why: String| TestCaseError::fail(format!("{why}\nPROPTEST_RNG_SEED={seed}"));
+    let result = TestRunner::new(config).run(&histories, |history| Run::all(&history).map_err(failed));
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+#[test]
+fn every_history_is_answered_as_the_model_answers_it() {
+    check(250, histories());
+}
+
+#[test]
+fn what_was_promised_survives_every_power_cut() {
+    check(150, histories_with_power_cuts());
+}
