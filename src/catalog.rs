@@ -240,7 +240,9 @@ impl Catalog {
         edits.push(Edit::Meta(Meta::Commits, number));
         let error = match write(database, &edits) {
             Ok(()) => {
-                edits.iter().for_each(|edit| inner.contents.apply(edit));
+                for edit in &edits {
+                    inner.contents.apply(edit);
+                }
                 self.measure();
                 return Ok(());
             }
@@ -367,7 +369,7 @@ fn write(database: &Database, edits: &[Edit]) -> Result<(), redb::Error> {
                 }
                 Edit::DropFile(id) => drop(files.remove(id)?),
                 Edit::Segment { file_id, ordinal, epoch } => {
-                    drop(segments.insert(file_id, (*ordinal, *epoch))?)
+                    drop(segments.insert(file_id, (*ordinal, *epoch))?);
                 }
                 Edit::DropSegment(id) => drop(segments.remove(id)?),
             }

@@ -31,6 +31,10 @@
 //! claim before the work, and [`Request::order`] for events that may arrive out of order. Every
 //! blocking call that may wait has an `_async` twin that runs on any executor.
 
+#![deny(missing_docs, unreachable_pub)]
+#![deny(clippy::unwrap_used, clippy::host_endian_bytes)]
+#![cfg_attr(not(test), deny(clippy::big_endian_bytes))]
+
 mod catalog;
 mod clock;
 mod codec;
@@ -67,3 +71,8 @@ pub use scope::Scope;
 pub use stats::{Maintenance, Stats};
 pub use store::Store;
 pub use timestamp::Timestamp;
+
+/// The README's examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -62,13 +62,11 @@ pub(crate) async fn on_thread(work: impl FnOnce() -> Result<()> + Send + 'static
     spawned.map_err(|error| Error::io(Path::new("thread"), error))?;
     poll_fn(|context| {
         let mut outcome = shared.lock();
-        match outcome.result.take() {
-            Some(result) => Poll::Ready(result),
-            None => {
-                outcome.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
+        if let Some(result) = outcome.result.take() {
+            return Poll::Ready(result);
         }
+        outcome.waker = Some(context.waker().clone());
+        Poll::Pending
     })
     .await
 }

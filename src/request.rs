@@ -45,9 +45,15 @@ pub struct Request {
     fingerprint: Option<Box<[u8]>>,
     order: Option<(Box<[u8]>, Timestamp)>,
     window: Option<Duration>,
-    /// `None` for the scope's.
-    lease: Option<Option<Duration>>,
+    lease: LeaseChoice,
     durability: Option<Durability>,
+}
+
+/// Whose lease a request has.
+#[derive(Clone, Copy)]
+enum LeaseChoice {
+    Scope,
+    Own(Option<Duration>),
 }
 
 impl Request {
@@ -58,7 +64,7 @@ impl Request {
             fingerprint: None,
             order: None,
             window: None,
-            lease: None,
+            lease: LeaseChoice::Scope,
             durability: None,
         }
     }
@@ -87,7 +93,7 @@ impl Request {
     /// After how long without [`renew`](Guard::renew) another attempt may take over; `None` for
     /// never. The scope's lease by default.
     pub fn lease(mut self, length: impl Into<Option<Duration>>) -> Self {
-        self.lease = Some(length.into());
+        self.lease = LeaseChoice::Own(length.into());
         self
     }
 
@@ -173,9 +179,11 @@ impl Request {
         if let Some(window) = self.window {
             check_window("window", window)?;
         }
-        if let Some(lease) = self.lease {
-            check_lease(lease)?;
-        }
+        let lease = match self.lease {
+            LeaseChoice::Scope => options.lease,
+            LeaseChoice::Own(lease) => lease,
+        };
+        check_lease(lease)?;
         if let Some(durability) = self.durability {
             check_durability(durability)?;
         }
@@ -188,7 +196,7 @@ impl Request {
             order,
             fingerprint: self.fingerprint.clone(),
             window: self.window.or(options.window).unwrap_or(engine.options().window),
-            lease: self.lease.unwrap_or(options.lease),
+            lease,
             durability: self.durability,
             batch: 0,
             purpose,

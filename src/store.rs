@@ -329,7 +329,7 @@ impl Store {
         &self,
         requests: impl IntoIterator<Item = Request>,
     ) -> Result<Vec<Result<Outcome<Record>>>> {
-        let (engine, batch) = self.run_batch(requests.into_iter().collect(), claim_purpose)?;
+        let (engine, batch) = self.run_batch(&requests.into_iter().collect::<Vec<_>>(), claim_purpose)?;
         Ok(batch.deliver().into_iter().map(|answer| Ok(claimed(&engine, answer?))).collect())
     }
 
@@ -339,9 +339,9 @@ impl Store {
         &self,
         requests: impl IntoIterator<Item = Request>,
     ) -> Pending<Vec<Result<Outcome<Record>>>> {
-        let (store, requests) = (self.clone(), requests.into_iter().collect());
+        let (store, requests) = (self.clone(), requests.into_iter().collect::<Vec<_>>());
         Pending::new(async move {
-            let (engine, batch) = store.run_batch_async(requests, claim_purpose).await?;
+            let (engine, batch) = store.run_batch_async(&requests, claim_purpose).await?;
             Ok(batch.deliver().into_iter().map(|answer| Ok(claimed(&engine, answer?))).collect())
         })
     }
@@ -356,7 +356,7 @@ impl Store {
         &self,
         requests: impl IntoIterator<Item = Request>,
     ) -> Result<Vec<Result<Outcome<Guard>>>> {
-        let (engine, batch) = self.run_batch(requests.into_iter().collect(), || Purpose::Begin)?;
+        let (engine, batch) = self.run_batch(&requests.into_iter().collect::<Vec<_>>(), || Purpose::Begin)?;
         Ok(batch.deliver().into_iter().map(|answer| Ok(begun(&self.inner, &engine, answer?))).collect())
     }
 
@@ -365,9 +365,9 @@ impl Store {
         &self,
         requests: impl IntoIterator<Item = Request>,
     ) -> Pending<Vec<Result<Outcome<Guard>>>> {
-        let (store, requests) = (self.clone(), requests.into_iter().collect());
+        let (store, requests) = (self.clone(), requests.into_iter().collect::<Vec<_>>());
         Pending::new(async move {
-            let (engine, batch) = store.run_batch_async(requests, || Purpose::Begin).await?;
+            let (engine, batch) = store.run_batch_async(&requests, || Purpose::Begin).await?;
             Ok(batch.deliver().into_iter().map(|answer| Ok(begun(&store.inner, &engine, answer?))).collect())
         })
     }
@@ -387,12 +387,8 @@ impl Store {
         Ok((engine, batch))
     }
 
-    fn run_batch(
-        &self,
-        requests: Vec<Request>,
-        purpose: impl Fn() -> Purpose,
-    ) -> Result<(Arc<Engine>, Batch)> {
-        let (engine, mut batch) = self.batch_of(&requests, purpose)?;
+    fn run_batch(&self, requests: &[Request], purpose: impl Fn() -> Purpose) -> Result<(Arc<Engine>, Batch)> {
+        let (engine, mut batch) = self.batch_of(requests, purpose)?;
         engine.drive(|patience| batch.step(patience))?;
         if let Some(seq) = batch.frame() {
             engine.wait_durable(seq)?;
@@ -402,10 +398,10 @@ impl Store {
 
     async fn run_batch_async(
         &self,
-        requests: Vec<Request>,
+        requests: &[Request],
         purpose: impl Fn() -> Purpose,
     ) -> Result<(Arc<Engine>, Batch)> {
-        let (engine, mut batch) = self.batch_of(&requests, purpose)?;
+        let (engine, mut batch) = self.batch_of(requests, purpose)?;
         engine.drive_async(|patience| batch.step(patience)).await?;
         if let Some(seq) = batch.frame() {
             engine.wait_durable_async(seq).await?;
@@ -441,7 +437,7 @@ async fn settle_all_async(guards: Vec<(Guard, Option<Vec<u8>>)>) -> Result<Vec<R
     let (mut answers, mut frames) = (Vec::new(), Vec::new());
     // Carried out after the first poll, whatever happens to this future.
     let mut rest = SettleRest(guards.into_iter());
-    while let Some((guard, response)) = rest.0.next() {
+    for (guard, response) in rest.0.by_ref() {
         match guard.settle_unsynced_async(false, response).await {
             Ok((engine, seq)) => {
                 frames.extend(seq.map(|seq| (engine, seq)));

@@ -244,7 +244,7 @@ impl Engine {
         }
         match self.no_room(ask.cost(), patience)? {
             Some(wait) => Ok(Step::Wait(wait)),
-            None => self.grant(ask, patience, locked, now, past, mark),
+            None => self.grant(ask, patience, locked, now, &past, &mark),
         }
     }
 
@@ -273,15 +273,15 @@ impl Engine {
         patience: &mut Patience,
         mut locked: Locked<'_>,
         now: Time,
-        past: Past,
-        mark: MarkView,
+        past: &Past,
+        mark: &MarkView,
     ) -> Result<Step<Verdict>> {
         let lapsed_owner = ask.order.as_ref().and_then(|order| locked.second().owner(&order.entity).cloned());
         let lapsed_owner = lapsed_owner.filter(|owner| !owner.is_of(ask.batch));
         let result = match &ask.purpose {
-            Purpose::Begin => self.grant_begin(ask, &mut locked, now, &past, &mark),
+            Purpose::Begin => self.grant_begin(ask, &mut locked, now, past, mark),
             Purpose::Claim { response, deferred } => {
-                self.grant_claim(ask, &mut locked, now, &past, &mark, response.as_deref(), *deferred)
+                self.grant_claim(ask, &mut locked, now, past, mark, response.as_deref(), *deferred)
             }
         };
         let granted = match result {

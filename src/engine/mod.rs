@@ -116,10 +116,9 @@ impl Engine {
     /// changes the phase before it visits the shards.
     fn check(&self) -> Result<()> {
         match self.phase() {
-            Phase::Open => {}
             Phase::Closed => return Err(Error::Closed),
-            // Its journal has been poisoned before.
-            Phase::Superseded => {}
+            // The journal of a superseded one has been poisoned before.
+            Phase::Open | Phase::Superseded => {}
         }
         match self.journal.failure() {
             None => Ok(()),

@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::guard::Cause;
 use crate::journal::replay::{Known, Replayed, replay};
 use crate::journal::segment::Segment;
-use crate::journal::{Haste, Journal, Room};
+use crate::journal::{AppendError, Haste, Journal, Room};
 use crate::key::{Key, KeyHasher};
 use crate::live::{LiveMap, State};
 use crate::options::{Downtime, Options};
@@ -115,8 +115,7 @@ impl Engine {
         let body = Body::LogStart { segment, last_seq };
         let record = StoredRecord { key: &[], purge_at: Time(0), body }.to_bytes();
         let room = Room::Claim { reserve: 0 };
-        let seq =
-            self.journal.append(&[&record], room, Haste::Awaited).map_err(|error| error.into_error())?;
+        let seq = self.journal.append(&[&record], room, Haste::Awaited).map_err(AppendError::into_error)?;
         Ok(self.journal.wait(seq)?)
     }
 

@@ -57,9 +57,10 @@ impl Lookup {
 
     /// The large response of a record that came from a run; read before the list is let go.
     pub(crate) fn response(&self, record: &[u8]) -> Result<Option<Arc<[u8]>>> {
-        let far = match StoredRecord::decode(record).map(|record| record.body) {
-            Some(Body::Done(Done { reply: Reply::Far(far), .. })) => far,
-            _ => return Ok(None),
+        let Some(Body::Done(Done { reply: Reply::Far(far), .. })) =
+            StoredRecord::decode(record).map(|record| record.body)
+        else {
+            return Ok(None);
         };
         match &self.found {
             Some((set, _)) => set.response(far).map(Some),

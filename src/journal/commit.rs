@@ -431,6 +431,12 @@ impl Journal {
         }
     }
 
+    /// Hands everything to the kernel, as the sync thread does when nobody waits.
+    #[cfg(test)]
+    pub(crate) fn write_now(&self) {
+        self.commit(Goal::Write, None);
+    }
+
     /// Has the sync thread run `on_tick` within [`WRITE_WITHIN`].
     pub(crate) fn tick_soon(&self) {
         self.ticker.write_at(Instant::now() + WRITE_WITHIN);

@@ -8,6 +8,8 @@ pub(crate) mod commit;
 pub(crate) mod frame;
 pub(crate) mod replay;
 pub(crate) mod segment;
+#[cfg(test)]
+mod tests;
 pub(crate) mod ticker;
 
 pub(crate) use commit::{AppendError, Haste, Journal, Room};

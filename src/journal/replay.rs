@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use super::commit::Used;
 use super::frame::{FRAME_ALIGN, Frame};
-use super::segment::{SEGMENT_HEADER, Segment};
+use super::segment::{FRAMES_AT, Segment};
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::record::{Body, StoredRecord};
@@ -61,13 +61,13 @@ pub(crate) fn replay(
     let mut next: Option<u64> = None;
     for (index, image) in images.iter().enumerate() {
         let limit = limits[index];
-        let Some(first) = image.frame(SEGMENT_HEADER as usize).filter(|_| limit != Limit::Unused) else {
+        let Some(first) = image.frame(FRAMES_AT).filter(|_| limit != Limit::Unused) else {
             continue;
         };
         let expected = next.unwrap_or(first.seq);
         let starts_late = next.is_none() && first.seq > known.released + 1;
         if first.seq != expected || starts_late {
-            let (at, offset) = end.unwrap_or((index, SEGMENT_HEADER as usize));
+            let (at, offset) = end.unwrap_or((index, FRAMES_AT));
             return Err(images[at].corrupt(offset, "frames are missing here that a later segment continues"));
         }
         let (stop, after) = image.visit(expected, limit, visit)?;
@@ -85,9 +85,9 @@ pub(crate) fn replay(
     }
     // A segment whose first frame is torn was never promised to anyone, so it must hold no promise.
     for (index, image) in images.iter().enumerate() {
-        let untouched = image.frame(SEGMENT_HEADER as usize).is_none() && limits[index] == Limit::None;
+        let untouched = image.frame(FRAMES_AT).is_none() && limits[index] == Limit::None;
         if untouched && image.segment.ordinal > found.last_segment {
-            image.check_tail(SEGMENT_HEADER as usize, found.last_seq + 1)?;
+            image.check_tail(FRAMES_AT, found.last_seq + 1)?;
         }
     }
     if found.last_seq < known.durable {
@@ -175,7 +175,7 @@ impl Image {
 
     /// The end of the log before this segment, if its first frame is a log start.
     fn log_start(&self) -> Option<(u64, u64)> {
-        let frame = self.frame(SEGMENT_HEADER as usize)?;
+        let frame = self.frame(FRAMES_AT)?;
         let record = StoredRecord::decode(frame.records().next()??)?;
         match record.body {
             Body::LogStart { segment, last_seq } => Some((segment, last_seq)),
@@ -185,7 +185,7 @@ impl Image {
 
     /// The run of good frames from the start whose numbers are dense.
     fn frames(&self) -> impl Iterator<Item = (usize, Frame<'_>)> {
-        let mut offset = SEGMENT_HEADER as usize;
+        let mut offset = FRAMES_AT;
         let mut next = None;
         std::iter::from_fn(move || {
             let frame = self.frame(offset).filter(|frame| next.is_none_or(|next| frame.seq == next))?;
@@ -212,7 +212,7 @@ impl Image {
         limit: Limit,
         visit: &mut dyn FnMut(u64, StoredRecord<'_>, &[u8]),
     ) -> Result<(usize, u64)> {
-        let (mut stop, mut next) = (SEGMENT_HEADER as usize, first);
+        let (mut stop, mut next) = (FRAMES_AT, first);
         for (offset, frame) in self.frames() {
             if matches!(limit, Limit::Until(limit) if frame.seq > limit) {
                 return Ok((stop, next));

@@ -25,7 +25,10 @@ use crate::disk::{self, Disk, DiskFile};
 use crate::error::{Error, Result};
 
 /// Where frames begin: a sector of its own for the header.
-pub(crate) const SEGMENT_HEADER: u64 = 512;
+pub(crate) const SEGMENT_HEADER: u64 = FRAMES_AT as u64;
+
+/// The same, as an index.
+pub(crate) const FRAMES_AT: usize = 512;
 
 const MAGIC: &[u8; 8] = b"ONCEJRNL";
 const VERSION: u32 = 1;
@@ -83,7 +86,7 @@ impl Segment {
             return Err(Error::corrupt(&path, size, "the file is cut short"));
         }
         let segment = Self { file_id, ordinal, epoch, size, path, file };
-        let mut found = [0; SEGMENT_HEADER as usize];
+        let mut found = [0; FRAMES_AT];
         disk::read_exact_at(&*segment.file, &mut found, 0)
             .map_err(|error| Error::io(&segment.path, error))?;
         if found != segment.header() {
@@ -106,8 +109,8 @@ impl Segment {
         Error::corrupt(&self.path, 0, "the segment header is not the one the catalog lists")
     }
 
-    fn header(&self) -> [u8; SEGMENT_HEADER as usize] {
-        let mut header = [0; SEGMENT_HEADER as usize];
+    fn header(&self) -> [u8; FRAMES_AT] {
+        let mut header = [0; FRAMES_AT];
         header[..8].copy_from_slice(MAGIC);
         header[8..12].copy_from_slice(&VERSION.to_le_bytes());
         header[16..24].copy_from_slice(&self.ordinal.to_le_bytes());

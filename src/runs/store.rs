@@ -343,7 +343,7 @@ impl RunStore {
                 return Err(FlushError::Store(error));
             }
         };
-        self.publish_merge(catalog, bucket, &inputs, merged)?;
+        self.publish_merge(catalog, bucket, &inputs, &merged)?;
         Ok(true)
     }
 
@@ -352,7 +352,7 @@ impl RunStore {
         catalog: &Catalog,
         bucket: u64,
         inputs: &[Arc<Run>],
-        merged: Arc<Run>,
+        merged: &Arc<Run>,
     ) -> Result<(), FlushError> {
         let _publishing = self.publishing.lock();
         let mut set = RunSet { version: 0, buckets: self.current().buckets.clone() };
@@ -368,7 +368,7 @@ impl RunStore {
         ];
         edits.extend(inputs.iter().map(|run| Edit::DropFile(run.id())));
         place.runs.retain(|run| inputs.iter().all(|input| input.id() != run.id()));
-        place.runs.push(Arc::clone(&merged));
+        place.runs.push(Arc::clone(merged));
         if let Err(error) = catalog.commit(edits) {
             merged.doom();
             return Err(FlushError::Catalog(error));
@@ -377,7 +377,9 @@ impl RunStore {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.bytes.fetch_sub(before, Ordering::Relaxed);
         self.switch_to(set);
-        inputs.iter().for_each(|run| run.doom());
+        for run in inputs {
+            run.doom();
+        }
         Ok(())
     }
 
@@ -453,9 +455,8 @@ impl FlushError {
         match self {
             Self::Write(_, error) => disk::is_no_space(error),
             Self::Catalog(CommitError::NoSpace(_)) => true,
-            Self::Catalog(CommitError::Failed(_)) => false,
             Self::Store(Error::Io { source, .. }) => disk::is_no_space(source),
-            Self::Store(_) => false,
+            Self::Catalog(CommitError::Failed(_)) | Self::Store(_) => false,
         }
     }
 }

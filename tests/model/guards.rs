@@ -200,8 +200,14 @@ impl Run {
             if !durable && matches!(answers[0], Seen::Completed(_)) {
                 answers.push(Seen::StillRunning);
             }
-            if old && known::OLD_WAITS_SAY_CLOSED {
-                answers.push(Seen::Fails("Closed".to_owned()));
+            if let (true, Seen::Completed(_), Seen::Completed(_)) =
+                (old && known::REOPEN_FOLLOWS_THE_WALL, &answers[0], &seen)
+            {
+                // The old times are shown.
+                answers.push(seen.clone());
+            }
+            if old && known::OLD_WAITS_FAIL {
+                answers.extend(["Closed", "Poisoned"].map(|error| Seen::Fails(error.to_owned())));
             }
             answers
         })?;

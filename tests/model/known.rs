@@ -10,13 +10,14 @@ pub const MARKS_LAST_TOO_LONG: bool = true;
 
 /// A begin that follows a claim which was taken back is answered before that is durable: after a
 /// crash the key is a duplicate.
-pub const BEGIN_OVER_A_CLAIM_TAKEN_BACK: bool = false;
+pub const BEGIN_OVER_A_CLAIM_TAKEN_BACK: bool = true;
 
 /// `reopen` goes on from the wall clock, so that a step of it expires keys or revives them.
 pub const REOPEN_FOLLOWS_THE_WALL: bool = true;
 
-/// A wait that was begun before `reopen` says `Closed` once the guard has gone.
-pub const OLD_WAITS_SAY_CLOSED: bool = true;
+/// A wait that was begun before `reopen` says `Closed` once no guard is left, or `Poisoned` where the
+/// completion needed not be durable.
+pub const OLD_WAITS_FAIL: bool = true;
 
 /// Two events of one entity are begun by one `begin_requests`.
 pub const BATCHES_SHARE_AN_ENTITY: bool = true;

@@ -3,7 +3,8 @@
 use crate::common::block_on;
 use crate::known;
 use crate::names::{
-    FIRST_FILLER, LONGEST_KEY, LONGEST_NOTE, LONGEST_RESPONSE, SCOPES, SECOND, STORE_WINDOW, scope_options,
+    FIRST_FILLER, Key, LONGEST_KEY, LONGEST_NOTE, LONGEST_RESPONSE, SCOPES, SECOND, STORE_WINDOW,
+    entity_text, id_text, scope_options,
 };
 use crate::ops::{Door, Shut};
 use crate::run::{Checked, Live, Run};
@@ -85,8 +86,7 @@ impl Run {
         if !(goes_on || (known::REOPEN_FOLLOWS_THE_WALL && (least..=most).contains(&now))) {
             return Err(format!("the store's time is {:?} at {:?}", At(now), self.model.at));
         }
-        self.model.recover(false, now);
-        self.model.opened(now);
+        self.recovered(false, now);
         self.waits.iter_mut().for_each(|waiting| waiting.old = true);
         self.survey()
     }
@@ -116,34 +116,46 @@ impl Run {
         self.clock.step_wall(step.into());
         self.model.at.wall += away + i64::from(step) * SECOND;
         self.deploy = deploy;
+        self.model.forget_completions();
         self.open();
         let now = self.observed_now();
         if let Shut::PowerCut | Shut::TwoPowerCuts = shut {
-            self.recovered(now)?;
+            self.check_recovery(now)?;
         } else {
             let moved = self.moved(self.model.at.wall - closed_at.wall);
             if now != closed_at.now + moved {
                 return Err(format!("the store's time is {:?}, closed at {closed_at:?}", At(now)));
             }
+            self.model.opened(now);
         }
-        self.model.opened(now);
         if shut == Shut::TwoPowerCuts {
             self.cut_power()?;
             self.open();
-            let now = self.observed_now();
-            self.recovered(now)?;
-            self.model.opened(now);
+            self.check_recovery(self.observed_now())?;
         }
         self.survey()
     }
 
-    fn recovered(&mut self, now: i64) -> Checked {
+    fn check_recovery(&mut self, now: i64) -> Checked {
         let (least, most) = self.times_after_a_power_cut();
         if !(least..=most).contains(&now) {
             return Err(format!("the store's time is {:?}, not {:?} to {:?}", At(now), At(least), At(most)));
         }
-        self.model.recover(true, now);
+        self.recovered(true, now);
         Ok(())
+    }
+
+    fn recovered(&mut self, power_cut: bool, now: i64) {
+        let latest = self.model.readings.iter().map(|at| at.now).max().unwrap_or(0);
+        self.model.recover(power_cut, now);
+        self.model.opened(now);
+        if now < latest {
+            let live = self.live.as_ref().expect("it has been opened");
+            let scope = |key: Key| &live.scopes[usize::from(key.0)];
+            let has_id = |key: Key| scope(key).contains(id_text(key.1)).unwrap();
+            let has_mark = |key: Key| scope(key).last_applied(entity_text(key.1)).unwrap().is_some();
+            self.model.go_back(latest, has_id, has_mark);
+        }
     }
 
     fn close(&mut self, shut: Shut) -> Checked {

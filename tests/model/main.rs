@@ -1,6 +1,8 @@
 //! Whatever is done to a store, in whatever order, each of its answers is one that a plain map with a
 //! virtual clock gives, and whatever it said was durable is there after every restart and power cut.
 
+#![allow(unreachable_pub, clippy::unwrap_used, reason = "a test of one crate")]
+
 #[path = "../common/mod.rs"]
 mod common;
 
@@ -46,11 +48,11 @@ fn check(cases: u32, histories: impl Strategy<Value = History>) {
 }
 
 #[test]
-fn every_history_is_answered_as_the_model_answers_it() {
+fn every_answer_is_one_of_the_models() {
     check(250, histories());
 }
 
 #[test]
-fn what_was_promised_survives_every_power_cut() {
+fn what_was_promised_survives_power_cuts() {
     check(150, histories_with_power_cuts());
 }

@@ -80,7 +80,7 @@ proptest! {
 
 #[test]
 fn keys_of_one_hash_are_found_across_blocks() {
-    let key = |number: u32| number.to_be_bytes();
+    let key = |number: u32| number.swap_bytes().to_le_bytes();
     let mut records: Records = (0..500).map(|number| (7, 1, done(&key(number), 80, b"response"))).collect();
     records.insert(0, (6, 1, done(b"before", 80, b"")));
     records.push((8, 1, done(b"behind", 80, b"")));
