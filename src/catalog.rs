@@ -173,20 +173,43 @@ pub(crate) enum CommitError {
     NoSpace(io::Error),
     /// The catalog can't be relied on until the store is reopened.
     Failed(io::Error),
+    /// The same, and the commit may have taken effect.
+    Unknown(io::Error),
+}
+
+impl CommitError {
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown(_))
+    }
 }
 
 impl Catalog {
-    /// Opens the catalog of a directory; `None` contents mean that it was never set up.
-    pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path) -> Result<Self> {
+    /// Opens the catalog of a directory. With `fresh`, there is no other file of a store: then what
+    /// a crash left of its creation is begun anew.
+    pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, fresh: bool) -> Result<Self> {
         let path = dir.join(CATALOG_FILE);
+        let create = || {
+            let created = disk.create(&path).and_then(|_| disk.sync_dir(dir));
+            created.map_err(|error| Error::io(&path, error))
+        };
         if let Err(error) = disk.open(&path).map(drop) {
             if error.kind() != io::ErrorKind::NotFound {
                 return Err(Error::io(&path, error));
             }
-            disk.create(&path).and_then(|_| disk.sync_dir(dir)).map_err(|error| Error::io(&path, error))?;
+            create()?;
         }
-        let database = open_database(&*disk, &path).map_err(|error| to_error(&path, error))?;
-        let contents = read(&database).map_err(|error| to_error(&path, error))?;
+        let open = || {
+            let database = open_database(&*disk, &path).map_err(|error| to_error(&path, error))?;
+            let contents = read(&database).map_err(|error| to_error(&path, error))?;
+            Ok((database, contents))
+        };
+        let (database, contents) = match open() {
+            Err(error) if fresh && !matches!(error, Error::Version { .. }) => {
+                create()?;
+                open()?
+            }
+            opened => opened?,
+        };
         let format = contents.meta(Meta::Format);
         if format != 0 && format != u64::from(FORMAT) {
             return Err(Error::Version {
@@ -250,8 +273,10 @@ impl Catalog {
         };
         // redb does not say whether a failed commit took effect. Only the disk knows.
         inner.database = None;
-        let database = open_database(&*self.disk, &self.path).map_err(failed)?;
-        inner.contents = read(&database).map_err(failed)?;
+        let (database, contents) = open_database(&*self.disk, &self.path)
+            .and_then(|database| read(&database).map(|contents| (database, contents)))
+            .map_err(|error| CommitError::Unknown(io::Error::other(error)))?;
+        inner.contents = contents;
         inner.database = Some(database);
         if inner.contents.meta(Meta::Commits) == number { Ok(()) } else { Err(failed(error)) }
     }
@@ -433,7 +458,7 @@ mod tests {
     #[test]
     fn commits_come_back() {
         let disk = MemoryDisk::new(1);
-        let catalog = Catalog::open(Arc::new(disk.clone()), Path::new("d")).unwrap();
+        let catalog = Catalog::open(Arc::new(disk.clone()), Path::new("d"), true).unwrap();
         assert_eq!(catalog.meta(Meta::Format), 0);
         let listed = Listed { kind: FileKind::Responses, bucket: 4, bytes: 100 };
         catalog
@@ -446,7 +471,7 @@ mod tests {
             ])
             .unwrap();
         disk.crash();
-        let catalog = Catalog::open(Arc::new(disk), Path::new("d")).unwrap();
+        let catalog = Catalog::open(Arc::new(disk), Path::new("d"), false).unwrap();
         let contents = catalog.contents();
         assert_eq!(contents.meta(Meta::Commits), 1);
         assert_eq!(contents.scopes.get("stripe"), Some(&1));
@@ -459,12 +484,24 @@ mod tests {
     }
 
     #[test]
+    fn a_creation_cut_short_is_begun_anew() {
+        for left in [Vec::new(), vec![0; 10_000], vec![0xa5; 4096]] {
+            let disk = MemoryDisk::new(1);
+            let file = Disk::create(&disk, Path::new("d/catalog.redb")).unwrap();
+            disk::write_all_at(&*file, &left, 0).unwrap();
+            let catalog = Catalog::open(Arc::new(disk.clone()), Path::new("d"), true).unwrap();
+            assert_eq!(catalog.meta(Meta::Format), 0);
+            catalog.close().unwrap();
+        }
+    }
+
+    #[test]
     fn another_format_version_is_refused() {
         let disk = MemoryDisk::new(1);
-        let catalog = Catalog::open(Arc::new(disk.clone()), Path::new("d")).unwrap();
+        let catalog = Catalog::open(Arc::new(disk.clone()), Path::new("d"), true).unwrap();
         catalog.commit(vec![Edit::Meta(Meta::Format, 2)]).unwrap();
         catalog.close().unwrap();
-        let error = Catalog::open(Arc::new(disk), Path::new("d")).unwrap_err();
+        let error = Catalog::open(Arc::new(disk), Path::new("d"), false).unwrap_err();
         assert!(matches!(error, Error::Version { found: 2, supported: 1, .. }), "{error}");
     }
 }

@@ -15,18 +15,15 @@ pub(crate) struct RealDisk;
 
 impl Disk for RealDisk {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        if dir.is_dir() {
-            return Ok(());
-        }
+        let known = dir.is_dir();
         fs::create_dir_all(dir)?;
-        // The new entries live in their parents; a parent that cannot be opened cannot be synced.
-        let mut parent = dir.parent();
-        while let Some(path) = parent {
-            let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-            if File::open(path).and_then(|file| file.sync_all()).is_err() {
+        // New entries live in their parents; a parent that cannot be opened cannot be synced. One that
+        // was there may still be unsynced by the process that made it.
+        for parent in dir.ancestors().skip(1).take(if known { 1 } else { usize::MAX }) {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            if File::open(parent).and_then(|file| file.sync_all()).is_err() {
                 break;
             }
-            parent = path.parent();
         }
         Ok(())
     }

@@ -100,11 +100,14 @@ impl Engine {
     fn close_files(&self, orphans: u64) -> Result<()> {
         self.journal.close()?;
         let written = self.flush().and_then(|_| {
-            // Nothing in the journal is needed any more.
             let mut edits = self.clock_edits();
             edits.push(Edit::Meta(Meta::Orphans, orphans));
-            let segments = self.catalog.contents().segments;
-            edits.extend(segments.into_keys().map(|file_id| Edit::Segment { file_id, ordinal: 0, epoch: 0 }));
+            if self.catalog.meta(Meta::Released) == self.journal.appended() {
+                // Nothing in the journal is needed any more.
+                let segments = self.catalog.contents().segments;
+                let free = |file_id| Edit::Segment { file_id, ordinal: 0, epoch: 0 };
+                edits.extend(segments.into_keys().map(free));
+            }
             self.catalog.commit(edits).map_err(FlushError::Catalog)
         });
         match written {

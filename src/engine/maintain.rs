@@ -206,21 +206,20 @@ impl Engine {
         let idle_since = self.flushing.lock().before;
         // For a while a merge takes its space twice.
         let room = self.options.disk_limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.disk_bytes()));
-        self.runs.merge_one(&self.catalog, self.removal_time(), idle_since, room)
+        self.runs.merge_one(&self.catalog, self.removal_time(), idle_since, room, || self.clock_edits())
     }
 
     fn expire(&self) -> Result<u64, FlushError> {
-        self.runs.expire(&self.catalog, self.removal_time())
+        self.runs.expire(&self.catalog, self.removal_time(), || self.clock_edits())
     }
 
     /// Poisons where going on could lose something. A lack of room is not that: the journal still
     /// holds it all, and the next round tries again.
-    fn background_failure(&self, error: &FlushError) {
+    pub(super) fn background_failure(&self, error: &FlushError) {
         let fatal = match error {
-            FlushError::Catalog(CommitError::Failed(error)) => {
+            FlushError::Catalog(CommitError::Failed(error) | CommitError::Unknown(error)) => {
                 Some(io::Error::new(error.kind(), format!("the catalog could not be written: {error}")))
             }
-            FlushError::Store(error @ Error::Corrupt { .. }) => Some(io::Error::other(error.to_string())),
             _ => None,
         };
         if let Some(error) = fatal {
@@ -347,9 +346,11 @@ impl Engine {
     pub(super) fn prepare_segments(&self) -> bool {
         let mut added = false;
         loop {
-            let (ready, _) = self.journal.segments();
             let mut pool = self.pool.lock();
-            if ready >= READY_SEGMENTS {
+            let (ready, _) = self.journal.segments();
+            // Frames that wait to be written have taken their room already.
+            let roomy = self.journal.free_room() >= 2 * self.options.max_frame();
+            if ready >= READY_SEGMENTS && roomy {
                 drop(pool);
                 self.drop_spare_segments();
                 return added;
@@ -357,7 +358,7 @@ impl Engine {
             match pool.prepare(&self.options, &self.dir, &self.catalog, self.runs.bytes()) {
                 Ok(Some(segment)) => {
                     self.segment_files.store(pool.files, Ordering::Relaxed);
-                    drop(pool);
+                    // Under the pool's lock: ordinals must come in order.
                     self.journal.add_ready(segment);
                     added = true;
                 }

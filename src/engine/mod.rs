@@ -182,7 +182,11 @@ impl Engine {
         });
         match committed {
             Ok(()) => Ok(number),
-            Err(error) => Err(FlushError::Catalog(error).into()),
+            Err(error) => {
+                let error = FlushError::Catalog(error);
+                self.background_failure(&error);
+                Err(error.into())
+            }
         }
     }
 }

@@ -1,14 +1,15 @@
 //! Recovery: from what the disk holds to an engine that answers.
 //!
 //! 1. The catalog is read; a directory without one is set up.
-//! 2. The runs it lists are opened, files that it does not list are removed.
+//! 2. The runs it lists are opened.
 //! 3. Every journal segment is synced, dropped from the page cache and read: what a killed process or
 //!    a failed sync left in the cache need not be on the disk.
-//! 4. The log is replayed. A claim that was in progress becomes an orphan.
+//! 4. The log is replayed. A claim that was in progress becomes an orphan. Files that the catalog does
+//!    not list are removed.
 //! 5. A fresh segment is begun, whose first frame says where the old log ended. It is durable before
 //!    the first verdict.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::thread;
@@ -36,6 +37,9 @@ use crate::runs::{FlushError, RunStore};
 pub(crate) const JOURNAL_DIR: &str = "journal";
 const RUNS_DIR: &str = "runs";
 
+/// Tokens grow with every opening, and have this many.
+const MOST_OPENINGS: u64 = 1 << (u64::BITS - TOKEN_BITS);
+
 /// How long nothing is removed after the clock has jumped by more than a window.
 const HOLD: Duration = Duration::from_secs(600);
 
@@ -46,17 +50,18 @@ impl Engine {
         for dir in [dir.join(JOURNAL_DIR), dir.join(RUNS_DIR)] {
             disk.create_dir(&dir).map_err(|error| Error::io(&dir, error))?;
         }
-        let catalog = Catalog::open(Arc::clone(&disk), dir)?;
+        let fresh = is_fresh(dir, &options)?;
+        let catalog = Catalog::open(Arc::clone(&disk), dir, fresh)?;
         if catalog.meta(Meta::Format) == 0 {
-            set_up(&catalog, dir, &options)?;
+            set_up(&catalog, dir, &options, fresh)?;
         }
         let contents = catalog.contents();
-        let runs = RunStore::open(&disk, dir.join(RUNS_DIR), &contents)?;
+        let (runs, mut unlisted) = RunStore::open(&disk, dir.join(RUNS_DIR), &contents)?;
         let hasher = KeyHasher::new(contents.meta(Meta::Seed));
 
         let live = LiveMap::default();
         let mut latest = Time(0);
-        let segments = open_segments(&options, &dir.join(JOURNAL_DIR), &contents)?;
+        let segments = open_segments(&options, &dir.join(JOURNAL_DIR), &contents, &mut unlisted)?;
         let known = Known { released: contents.meta(Meta::Released), durable: contents.meta(Meta::Durable) };
         let replayed = replay(segments, known, &mut |seq, record, bytes| {
             latest = latest.max(record.written_at());
@@ -67,12 +72,20 @@ impl Engine {
             }
         })?;
 
+        // Only now: nothing is removed from a store that does not read.
+        for path in &unlisted {
+            disk.remove(path).map_err(|error| Error::io(path, error))?;
+        }
+
         let (start, hold) = start_time(&options, &contents, latest);
         let timeline = Timeline::starting_at(start, Arc::clone(&options.clock));
         let orphans = adopt_orphans(&live, known.released, start);
 
         let mut pool = segment_pool(&contents, &replayed);
         let era = contents.meta(Meta::Era) + 1;
+        if era >= MOST_OPENINGS {
+            return Err(Error::Full { limit: None, what: "the count of openings, which tokens rely on," });
+        }
         commit_open(&catalog, &replayed, &timeline, era)?;
         let current = pool
             .prepare(&options, dir, &catalog, runs.bytes())?
@@ -145,15 +158,21 @@ impl Engine {
     }
 }
 
-/// Makes an empty store.
-fn set_up(catalog: &Catalog, dir: &Path, options: &Options) -> Result<()> {
-    for part in [JOURNAL_DIR, RUNS_DIR] {
-        let part = dir.join(part);
-        let files = options.disk.list(&part).map_err(|error| Error::io(&part, error))?;
-        if !files.is_empty() {
-            let what = "it is missing or empty, but there are files of a store beside it";
-            return Err(Error::corrupt(&dir.join(CATALOG_FILE), 0, what));
+/// Whether there is no run and no segment.
+fn is_fresh(dir: &Path, options: &Options) -> Result<bool> {
+    for part in [dir.join(JOURNAL_DIR), dir.join(RUNS_DIR)] {
+        if !options.disk.list(&part).map_err(|error| Error::io(&part, error))?.is_empty() {
+            return Ok(false);
         }
+    }
+    Ok(true)
+}
+
+/// Makes an empty store.
+fn set_up(catalog: &Catalog, dir: &Path, options: &Options, fresh: bool) -> Result<()> {
+    if !fresh {
+        let what = "it is missing or empty, but there are files of a store beside it";
+        return Err(Error::corrupt(&dir.join(CATALOG_FILE), 0, what));
     }
     let wall = options.clock.wall();
     let edits = vec![
@@ -165,16 +184,18 @@ fn set_up(catalog: &Catalog, dir: &Path, options: &Options) -> Result<()> {
     catalog.commit(edits).map_err(|error| FlushError::Catalog(error).into())
 }
 
-/// Opens the segments in use and removes files that the catalog does not list.
-fn open_segments(options: &Options, dir: &Path, contents: &Contents) -> Result<Vec<Segment>> {
+/// Opens the segments in use, and adds to the paths of files that the catalog does not list.
+fn open_segments(
+    options: &Options,
+    dir: &Path,
+    contents: &Contents,
+    unlisted: &mut Vec<PathBuf>,
+) -> Result<Vec<Segment>> {
     let disk = &*options.disk;
     let listed: Vec<_> =
         contents.segments.keys().map(|&file_id| crate::journal::segment::path(dir, file_id)).collect();
-    for path in disk.list(dir).map_err(|error| Error::io(dir, error))? {
-        if !listed.contains(&path) {
-            disk.remove(&path).map_err(|error| Error::io(&path, error))?;
-        }
-    }
+    let there = disk.list(dir).map_err(|error| Error::io(dir, error))?;
+    unlisted.extend(there.into_iter().filter(|path| !listed.contains(path)));
     let in_use = contents.segments.iter().filter(|(_, (ordinal, _))| *ordinal > 0);
     in_use.map(|(&file_id, &(ordinal, epoch))| Segment::open(disk, dir, file_id, ordinal, epoch)).collect()
 }

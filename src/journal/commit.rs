@@ -240,7 +240,8 @@ impl Journal {
         if pending && batch.lead() {
             self.commit(Goal::Sync, Some(seq));
         }
-        batch.wait()
+        // Durable is durable, even if the batch after it was the one waited for.
+        batch.wait().or_else(|fault| if seq <= self.durable() { Ok(()) } else { Err(fault) })
     }
 
     /// The same for a future: never syncs on the polling thread.
@@ -282,13 +283,16 @@ impl Journal {
         let last = queue.next_seq - 1;
         queue.write_due = false;
         let failed = self.failure.get();
+        let begun = log.written >= queue.batch_first;
         let batch = (goal == Goal::Sync || failed.is_some()).then(|| queue.end_batch());
         drop(queue);
 
         if let Some(error) = failed {
             drop(log);
             if let Some(batch) = batch {
-                batch.resolve(Err(Fault::Poisoned(Arc::clone(error))));
+                // Frames of it may have been written when nobody waited.
+                let fault = if begun { Fault::Unknown } else { Fault::Poisoned };
+                batch.resolve(Err(fault(Arc::clone(error))));
             }
             return;
         }
@@ -405,6 +409,12 @@ impl Journal {
     /// Gives up full segments, by their file ids.
     pub(crate) fn retire(&self, file_ids: &[u32]) {
         self.log.lock().used.retain(|used| !file_ids.contains(&used.segment.file_id));
+    }
+
+    /// Bytes free for new claims, beyond what claims in progress have set aside.
+    pub(crate) fn free_room(&self) -> u64 {
+        let queue = self.queue.lock();
+        queue.room.saturating_sub(queue.reserved)
     }
 
     /// Waits until no write is under way; for a poisoned journal there will be no other.

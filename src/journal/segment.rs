@@ -74,13 +74,15 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Opens a segment that the catalog lists, and checks that it is that one.
+    /// Opens a segment that the catalog lists, and checks that it is that one. What is read from it
+    /// then is on the device: a killed process or a failed sync may have left more in the cache.
     pub(crate) fn open(disk: &dyn Disk, dir: &Path, file_id: u32, ordinal: u64, epoch: u64) -> Result<Self> {
         let path = path(dir, file_id);
         let file = disk.open(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Error::corrupt(&path, 0, "the file is missing"),
             _ => Error::io(&path, error),
         })?;
+        disk::sync(&*file).and_then(|()| file.drop_cache()).map_err(|error| Error::io(&path, error))?;
         let size = file.len().map_err(|error| Error::io(&path, error))?;
         if size < SEGMENT_HEADER {
             return Err(Error::corrupt(&path, size, "the file is cut short"));

@@ -6,7 +6,7 @@
 //! | responses | one behind the other, nothing between them |
 //!
 //! Where a response lies, how long it is and its CRC-32 are in the record that it belongs to, see
-//! [`Far`]. A file is written once and never rewritten; it goes when no record points into it.
+//! [`Far`]. A file is written once and never rewritten; it goes with its bucket.
 
 use std::io;
 use std::path::PathBuf;

@@ -46,6 +46,8 @@ pub(crate) struct RunStore {
     current: RwLock<Arc<RunSet>>,
     /// Held over a catalog commit and the switch to the list it made.
     publishing: Mutex<()>,
+    /// Held over a merge: two would choose the same inputs.
+    merging: Mutex<()>,
     next_file: AtomicU64,
     bytes: AtomicU64,
 }
@@ -67,8 +69,12 @@ fn file_path(dir: &Path, id: u64, kind: FileKind) -> PathBuf {
 }
 
 impl RunStore {
-    /// Opens what the catalog lists and removes what it does not.
-    pub(crate) fn open(disk: &Arc<dyn Disk>, dir: PathBuf, contents: &Contents) -> Result<Self> {
+    /// Opens what the catalog lists; the paths of files that it does not list.
+    pub(crate) fn open(
+        disk: &Arc<dyn Disk>,
+        dir: PathBuf,
+        contents: &Contents,
+    ) -> Result<(Self, Vec<PathBuf>)> {
         let files = Arc::new(FileCache::new(Arc::clone(disk), OPEN_FILES));
         let mut buckets: BTreeMap<u64, Bucket> = contents
             .buckets
@@ -111,21 +117,20 @@ impl RunStore {
             }
             listed.push(path);
         }
-        for path in disk.list(&dir).map_err(|error| Error::io(&dir, error))? {
-            if !listed.contains(&path) {
-                disk.remove(&path).map_err(|error| Error::io(&path, error))?;
-            }
-        }
+        let unlisted = disk.list(&dir).map_err(|error| Error::io(&dir, error))?;
+        let unlisted = unlisted.into_iter().filter(|path| !listed.contains(path)).collect();
         let bytes = contents.files.values().map(|file| file.bytes).sum();
         let set = RunSet { version: 0, buckets: buckets.into_values().collect() };
-        Ok(Self {
+        let store = Self {
             dir,
             files,
             current: RwLock::new(Arc::new(set)),
             publishing: Mutex::new(()),
+            merging: Mutex::new(()),
             next_file: AtomicU64::new(contents.meta(Meta::NextFile).max(1)),
             bytes: AtomicU64::new(bytes),
-        })
+        };
+        Ok((store, unlisted))
     }
 
     /// The list that counts now.
@@ -297,7 +302,10 @@ impl RunStore {
                 Ok(())
             }
             Err(error) => {
-                written.discard();
+                // If the commit may have taken effect, the files may be listed.
+                if !error.is_unknown() {
+                    written.discard();
+                }
                 Err(FlushError::Catalog(error))
             }
         }
@@ -317,7 +325,9 @@ impl RunStore {
         now: Time,
         idle_since: u64,
         room: u64,
+        clock: impl Fn() -> Vec<Edit>,
     ) -> Result<bool, FlushError> {
+        let _merging = self.merging.lock();
         let set = self.current();
         let size = |runs: &[Arc<Run>]| runs.iter().map(|run| run.summary().bytes).sum::<u64>();
         let wanted = set.buckets.iter().find_map(|bucket| {
@@ -343,7 +353,7 @@ impl RunStore {
                 return Err(FlushError::Store(error));
             }
         };
-        self.publish_merge(catalog, bucket, &inputs, &merged)?;
+        self.publish_merge(catalog, bucket, &inputs, &merged, clock())?;
         Ok(true)
     }
 
@@ -353,6 +363,7 @@ impl RunStore {
         bucket: u64,
         inputs: &[Arc<Run>],
         merged: &Arc<Run>,
+        mut edits: Vec<Edit>,
     ) -> Result<(), FlushError> {
         let _publishing = self.publishing.lock();
         let mut set = RunSet { version: 0, buckets: self.current().buckets.clone() };
@@ -362,15 +373,15 @@ impl RunStore {
             return Ok(());
         };
         let bytes = merged.summary().bytes;
-        let mut edits = vec![
-            Edit::Meta(Meta::NextFile, self.next_file.load(Ordering::Relaxed)),
-            Edit::File(merged.id(), Listed { kind: FileKind::Run, bucket, bytes }),
-        ];
+        edits.push(Edit::Meta(Meta::NextFile, self.next_file.load(Ordering::Relaxed)));
+        edits.push(Edit::File(merged.id(), Listed { kind: FileKind::Run, bucket, bytes }));
         edits.extend(inputs.iter().map(|run| Edit::DropFile(run.id())));
         place.runs.retain(|run| inputs.iter().all(|input| input.id() != run.id()));
         place.runs.push(Arc::clone(merged));
         if let Err(error) = catalog.commit(edits) {
-            merged.doom();
+            if !error.is_unknown() {
+                merged.doom();
+            }
             return Err(FlushError::Catalog(error));
         }
         let before: u64 = inputs.iter().map(|run| run.summary().bytes).sum();
@@ -384,7 +395,12 @@ impl RunStore {
     }
 
     /// Lets go of every bucket whose last record has expired; returns how many.
-    pub(crate) fn expire(&self, catalog: &Catalog, now: Time) -> Result<u64, FlushError> {
+    pub(crate) fn expire(
+        &self,
+        catalog: &Catalog,
+        now: Time,
+        clock: impl FnOnce() -> Vec<Edit>,
+    ) -> Result<u64, FlushError> {
         let _publishing = self.publishing.lock();
         let current = self.current();
         let (over, kept): (Vec<Bucket>, Vec<Bucket>) =
@@ -392,7 +408,8 @@ impl RunStore {
         if over.is_empty() {
             return Ok(0);
         }
-        let mut edits = Vec::new();
+        // Time must not start before a removal: what had expired then could show again.
+        let mut edits = clock();
         let mut freed = 0;
         for bucket in &over {
             edits.push(Edit::DropBucket(bucket.id));
@@ -456,7 +473,7 @@ impl FlushError {
             Self::Write(_, error) => disk::is_no_space(error),
             Self::Catalog(CommitError::NoSpace(_)) => true,
             Self::Store(Error::Io { source, .. }) => disk::is_no_space(source),
-            Self::Catalog(CommitError::Failed(_)) | Self::Store(_) => false,
+            Self::Catalog(CommitError::Failed(_) | CommitError::Unknown(_)) | Self::Store(_) => false,
         }
     }
 }
@@ -474,9 +491,9 @@ impl From<FlushError> for Error {
         }
         match error {
             FlushError::Write(path, error) => Self::io(&path, error),
-            FlushError::Catalog(CommitError::NoSpace(source) | CommitError::Failed(source)) => {
-                Self::Poisoned { source: Arc::new(source) }
-            }
+            FlushError::Catalog(
+                CommitError::NoSpace(source) | CommitError::Failed(source) | CommitError::Unknown(source),
+            ) => Self::Poisoned { source: Arc::new(source) },
             FlushError::Store(error) => error,
         }
     }

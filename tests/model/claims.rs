@@ -241,19 +241,15 @@ impl Run {
         let first = self.next_guard;
         self.next_guard += wants.len();
         for (index, (want, (seen, running))) in wants.iter().zip(seen).enumerate() {
-            let rest = &wants[index + 1..];
             let answers = |world: &mut World, at: Moment| {
                 let (answer, _) = world.ask(at, want, first + index);
                 let mut answers = vec![answer];
-                if let (Seen::Stale(_), Some((entity, _))) = (&answers[0], want.order) {
-                    // It may be told of a mark that was moved by what comes after it in the batch.
+                if known::BATCHES_DECIDE_OUT_OF_ORDER && !is_new(&answers[0]) {
                     let mut later = world.clone();
-                    for want in rest {
-                        later.ask(at, want, usize::MAX);
-                        answers.extend(
-                            later.mark(at.now, entity).map(|mark| Seen::Stale(mark.shown(at, entity))),
-                        );
+                    for (guard, want) in (first + index + 1..).zip(&wants[index + 1..]) {
+                        later.ask(at, want, guard);
                     }
+                    answers.push(later.ask(at, want, usize::MAX).0);
                 }
                 answers
             };
@@ -321,6 +317,10 @@ impl Run {
         });
         Ok(())
     }
+}
+
+fn is_new(seen: &Seen) -> bool {
+    matches!(seen, Seen::Claimed(_) | Seen::Begun { .. })
 }
 
 fn touched(want: &Want) -> Touched {

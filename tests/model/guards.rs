@@ -189,7 +189,8 @@ impl Run {
         let (number, old, busy) = (waiting.number, waiting.old, waiting.running.busy());
         let durable = self.model.is_durable();
         self.model.expect(&Touched::default(), &seen, |world, at| {
-            let mut answers = vec![match (world.attempt(number), world.completed.get(&number)) {
+            let completed = world.completed.get(&number);
+            let mut answers = vec![match (world.attempt(number), completed) {
                 (Some((_, attempt)), _) if attempt.is_held(at.now) => Seen::StillRunning,
                 (None, Some((key, finished))) if busy == Busy::Id => {
                     Seen::Completed(finished.record(at, *key))
@@ -197,7 +198,7 @@ impl Run {
                 _ => Seen::Released,
             }];
             // It waits until no crash can take the completion back.
-            if !durable && matches!(answers[0], Seen::Completed(_)) {
+            if !durable && completed.is_some() {
                 answers.push(Seen::StillRunning);
             }
             if let (true, Seen::Completed(_), Seen::Completed(_)) =
@@ -206,12 +207,16 @@ impl Run {
                 // The old times are shown.
                 answers.push(seen.clone());
             }
+            if old && completed.is_some() {
+                // Begin again: that is right in any case.
+                answers.push(Seen::Released);
+            }
             if old && known::OLD_WAITS_FAIL {
                 answers.extend(["Closed", "Poisoned"].map(|error| Seen::Fails(error.to_owned())));
             }
             answers
         })?;
-        if self.synced && matches!(seen, Seen::Completed(_)) {
+        if self.synced && !old && matches!(seen, Seen::Completed(_)) {
             self.model.pin(&Touched::default(), |world, _| world.completed.contains_key(&number));
         }
         Ok(())

@@ -21,3 +21,6 @@ pub const OLD_WAITS_FAIL: bool = true;
 
 /// Two events of one entity are begun by one `begin_requests`.
 pub const BATCHES_SHARE_AN_ENTITY: bool = true;
+
+/// Within a batch, what has to wait for the disk is decided again after everything that follows it.
+pub const BATCHES_DECIDE_OUT_OF_ORDER: bool = true;

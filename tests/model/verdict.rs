@@ -284,7 +284,9 @@ impl World {
 
     pub fn forget_mark(&mut self, now: i64, entity: Key) -> Seen {
         let known = self.mark(now, entity).is_some();
-        self.marks.remove(&entity);
+        if known {
+            self.marks.remove(&entity);
+        }
         Seen::Is(known)
     }
 }
