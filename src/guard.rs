@@ -95,6 +95,7 @@ impl Drop for Settling {
             // Nobody is left to wait: the response is left out where there is no room for it.
             let _ = self.step(&mut Patience::exhausted());
             self.held.settled = true;
+            self.held.engine.sync_soon();
         } else if let Ok(Step::Wait(_)) = self.step(&mut Patience::default()) {
             let held = Held {
                 inner: Arc::clone(&self.held.inner),
@@ -105,7 +106,15 @@ impl Drop for Settling {
             self.held.settled = true;
             let response = self.response.take();
             let mut rest = Self { held, refusal: self.refusal, response, handed_over: true };
-            self.held.engine.hand_over(move |patience| matches!(rest.step(patience), Ok(Step::Wait(_))));
+            self.held.engine.hand_over(move |patience| {
+                let waits = matches!(rest.step(patience), Ok(Step::Wait(_)));
+                if !waits {
+                    rest.held.engine.sync_soon();
+                }
+                waits
+            });
+        } else {
+            self.held.engine.sync_soon();
         }
     }
 }

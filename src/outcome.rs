@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::engine::claim::{Shown, retry_after};
 use crate::error::{Error, Result};
 use crate::key::name_of;
-use crate::live::Attempt;
+use crate::live::{Attempt, Waiter};
 use crate::pending::{Pending, block_on_until};
 use crate::record::{Begin, Body, Done, Reply, StoredRecord};
 use crate::timestamp::Timestamp;
@@ -299,21 +299,25 @@ impl InProgress {
     /// meanwhile.
     pub fn wait(&self, timeout: Duration) -> Result<Settled> {
         let deadline = Instant::now().checked_add(timeout);
-        let ended = poll_fn(|context| self.poll_end(context));
+        let waiter = self.attempt.waiter();
+        let ended = poll_fn(|context| self.poll_end(&waiter, context));
         block_on_until(ended, deadline).unwrap_or(Ok(Settled::Running))
     }
 
     /// The same for a future. Bound it with your runtime's timeout.
     pub fn wait_async(&self) -> Pending<Settled> {
         let this = self.clone();
-        Pending::new(async move { poll_fn(|context| this.poll_end(context)).await })
+        Pending::new(async move {
+            let waiter = this.attempt.waiter();
+            poll_fn(|context| this.poll_end(&waiter, context)).await
+        })
     }
 
-    fn poll_end(&self, context: &mut Context<'_>) -> Poll<Result<Settled>> {
+    fn poll_end(&self, waiter: &Waiter, context: &Context<'_>) -> Poll<Result<Settled>> {
         let Some(engine) = self.engine.upgrade() else {
             return Poll::Ready(Err(Error::Closed));
         };
-        match engine.poll_attempt(&self.attempt, context) {
+        match engine.poll_attempt(waiter, context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(Some(record))) if self.busy == Busy::Id => {
                 let shown = Shown { record, response: None };

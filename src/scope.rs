@@ -94,7 +94,9 @@ impl Scope {
         self.claim_blocking(&self.request(id), None)
     }
 
-    /// [`claim`](Self::claim) for any executor. Dropped before it is ready, the claim is taken back.
+    /// [`claim`](Self::claim) for any executor. Dropped before it is ready, the claim is taken back; a
+    /// copy that arrived in between may have been told `Duplicate`, as for a crash before the work.
+    /// For work that must happen use [`begin_async`](Self::begin_async).
     pub fn claim_async(&self, id: impl AsRef<[u8]>) -> Pending<Outcome<Record>> {
         self.request(id).claim_async()
     }

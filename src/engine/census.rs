@@ -55,6 +55,8 @@ impl Engine {
         for shard in self.live.shards() {
             for entry in shard.lock().entries() {
                 match &entry.state {
+                    // A fenced attempt stays in the map until its key is looked after.
+                    State::Running(attempt) if attempt.has_ended() => {}
                     State::Running(attempt) => {
                         running += 1;
                         oldest = oldest.max(now.since(attempt.claimed_at));

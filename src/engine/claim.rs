@@ -115,12 +115,14 @@ impl Ask {
         self.order.as_ref().map_or(0, |order| order.entity.bytes.len())
     }
 
-    /// The most that a frame takes which settles this claim without a response.
+    /// The most that a frame takes which settles this claim without a response, or takes it back.
     fn settlement(&self, note: usize) -> u64 {
-        let fingerprint = self.fingerprint.as_ref().map_or(0, |bytes| bytes.len());
-        // Its record with the fingerprint or the note, and the mark with the setter's id.
         let id = self.key.bytes.len();
-        frame_bound(2 * id + fingerprint.max(note) + self.entity_len() + 2 * RECORD_OVERHEAD)
+        let fingerprint = self.fingerprint.as_ref().map_or(0, |bytes| bytes.len());
+        let record = id + fingerprint.max(note) + RECORD_OVERHEAD;
+        // A mark, with the id of its setter.
+        let mark = self.order.as_ref().map_or(0, |order| order.entity.bytes.len() + id + RECORD_OVERHEAD);
+        frame_bound(record + mark)
     }
 }
 
@@ -319,16 +321,22 @@ impl Engine {
             mark_before: mark.mark.as_ref().map(|mark| Arc::clone(&mark.record)),
             set_by,
         });
+        // What is completed in one step has no owner who could be late.
+        let lease = match ask.purpose {
+            Purpose::Begin => ask.lease,
+            Purpose::Claim { .. } => None,
+        };
         Attempt::new(
             ask.key.clone(),
             self.token(),
             now,
             (past.next_attempt(), past.previous.clone()),
-            (ask.window, ask.lease),
+            (ask.window, lease),
             ask.durability,
             ask.fingerprint.clone(),
             order,
             (ask.batch, past.shadow),
+            self.options.max_note_len,
         )
     }
 

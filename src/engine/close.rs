@@ -3,6 +3,7 @@
 use std::thread;
 
 use super::claim::released_record;
+use super::maintain::Lead;
 use super::{Engine, Phase as EnginePhase};
 use crate::catalog::{Edit, Meta};
 use crate::error::Result;
@@ -27,6 +28,8 @@ impl Engine {
         };
         self.journal.stop();
         self.join();
+        self.journal.answer_rest();
+        self.end_handover();
         self.catalog.close().and(flushed)
     }
 
@@ -42,6 +45,8 @@ impl Engine {
         self.journal.quiesce();
         self.journal.stop();
         self.join();
+        self.journal.answer_rest();
+        self.end_handover();
         // What fails here has been seen by reading the file again.
         let _ = self.catalog.close();
     }
@@ -73,11 +78,7 @@ impl Engine {
             for entry in shard.entries_mut() {
                 let State::Running(attempt) = &entry.state else { continue };
                 let attempt = std::sync::Arc::clone(attempt);
-                let cause = if matches!(attempt.progress().phase, Phase::Running) {
-                    Cause::Orphaned
-                } else {
-                    Cause::LeaseExpired
-                };
+                let cause = if attempt.has_ended() { Cause::LeaseExpired } else { Cause::Orphaned };
                 orphans += u64::from(cause == Cause::Orphaned);
                 let record = released_record(&attempt, cause, self.now());
                 let room = Room::Settle { reserved: attempt.progress().reserved };
@@ -99,7 +100,7 @@ impl Engine {
 
     fn close_files(&self, orphans: u64) -> Result<()> {
         self.journal.close()?;
-        let written = self.flush().and_then(|_| {
+        let written = self.flush(Lead::Yes).and_then(|_| {
             let mut edits = self.clock_edits();
             edits.push(Edit::Meta(Meta::Orphans, orphans));
             if self.catalog.meta(Meta::Released) == self.journal.appended() {

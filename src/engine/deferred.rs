@@ -60,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// Whether the claim was still there and is released now.
+    /// Whether something of the claim was still there and is taken back now.
     fn release_claim(
         &self,
         seq: u64,
@@ -72,22 +72,15 @@ impl Engine {
         let key = Key { hash: self.hasher.hash(bytes), bytes: bytes.into() };
         let order = holder.and_then(|attempt| attempt.order.as_ref());
         let mut lookup = Lookup::default();
-        loop {
-            let mut locked = self.live.lock(&key, order.map(|order| &order.entity));
-            self.check()?;
-            let now = self.now();
-            if !lookup.is_ready(self, locked.first(), &key, now) {
-                drop(locked);
-                lookup.read(&key, now)?;
-                continue;
-            }
-            let claim = match id_view(locked.first(), &key, &lookup, now)? {
-                IdView::Done { record, seq: found } if found == seq => record,
-                IdView::Done { .. } | IdView::Absent(_) | IdView::Running(_) => return Ok(false),
-            };
-            let Some(StoredRecord { purge_at, body: Body::Done(done), .. }) = StoredRecord::decode(&claim)
-            else {
-                return Ok(false);
+        let (mut locked, now) = self.lock_known(&key, order.map(|order| &order.entity), &mut lookup)?;
+        let claim = match id_view(locked.first(), &key, &lookup, now)? {
+            IdView::Done { record, seq: found } if found == seq => Some(record),
+            // Expired, forgotten or taken by somebody else meanwhile; only the mark is left of it.
+            IdView::Done { .. } | IdView::Absent(_) | IdView::Running(_) => None,
+        };
+        let released = claim.and_then(|claim| {
+            let StoredRecord { purge_at, body: Body::Done(done), .. } = StoredRecord::decode(&claim)? else {
+                return None;
             };
             let body = Body::Released {
                 expires_at: done.expires_at,
@@ -95,40 +88,47 @@ impl Engine {
                 cause: Cause::Aborted,
                 note: None,
             };
-            let released = StoredRecord { key: bytes, purge_at, body }.to_bytes();
-            let mark = order.and_then(|order| mark_taken_back(&mut locked, order));
-            let room = Room::Settle { reserved };
-            let appended = match &mark {
-                Some(mark) => self.journal.append(&[&released, mark], room, Haste::Written),
-                None => self.journal.append(&[&released], room, Haste::Written),
-            };
-            let Ok(seq) = appended else { return Ok(false) };
-            locked.set_first(&key, seq, State::Settled { record: released.into(), undelivered: None });
-            if let (Some(order), Some(mark)) = (order, mark) {
-                // Within a batch the mark goes back step by step; the claim before holds it again.
-                let undelivered = order.set_by.clone();
-                if let Some(before) = &undelivered {
-                    let owner = Owner { entity: order.entity.clone(), attempt: Arc::clone(before) };
-                    locked.second().own(owner);
-                }
-                locked.set_second(&order.entity, seq, State::Settled { record: mark.into(), undelivered });
-            }
-            let mut woken = Vec::new();
-            if let (Some(attempt), Some(order)) = (holder, order) {
-                locked.second().disown(&order.entity, |owner| owner.token == attempt.token);
-                woken = attempt.end(Phase::Released);
-            }
-            drop(locked);
-            wake(woken);
-            return Ok(true);
+            Some(StoredRecord { key: bytes, purge_at, body }.to_bytes())
+        });
+        let mark =
+            holder.zip(order).and_then(|(attempt, order)| mark_taken_back(&mut locked, attempt, order));
+        let records: Vec<&[u8]> = released.iter().chain(&mark).map(Vec::as_slice).collect();
+        if records.is_empty() {
+            return Ok(false);
         }
+        let Ok(seq) = self.journal.append(&records, Room::Settle { reserved }, Haste::Written) else {
+            return Ok(false);
+        };
+        if let Some(released) = released {
+            locked.set_first(&key, seq, State::Settled { record: released.into(), undelivered: None });
+        }
+        if let (Some(order), Some(mark)) = (order, mark) {
+            // Within a batch the mark goes back step by step; the claim before holds it again.
+            let undelivered = order.set_by.clone();
+            if let Some(before) = &undelivered {
+                let owner = Owner { entity: order.entity.clone(), attempt: Arc::clone(before) };
+                locked.second().own(owner);
+            }
+            locked.set_second(&order.entity, seq, State::Settled { record: mark.into(), undelivered });
+        }
+        let mut woken = Vec::new();
+        if let (Some(attempt), Some(order)) = (holder, order) {
+            locked.second().disown(&order.entity, |owner| owner.token == attempt.token);
+            woken = attempt.end(Phase::Released);
+        }
+        drop(locked);
+        wake(woken);
+        Ok(true)
     }
 }
 
 /// The record that puts a mark back to what it was before a claim.
-fn mark_taken_back(locked: &mut Locked<'_>, order: &Order) -> Option<Vec<u8>> {
+fn mark_taken_back(locked: &mut Locked<'_>, attempt: &Attempt, order: &Order) -> Option<Vec<u8>> {
     let entry = locked.second().find(&order.entity)?;
-    let State::Settled { record, undelivered: Some(_) } = &entry.state else { return None };
+    let State::Settled { record, undelivered: Some(holder) } = &entry.state else { return None };
+    if holder.token != attempt.token {
+        return None;
+    }
     let purge_at = StoredRecord::decode(record)?.purge_at;
     let before = order.mark_before.as_deref().and_then(StoredRecord::decode);
     let body = before.map_or(Body::Tombstone, |record| record.body);

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use super::Engine;
 use crate::error::Result;
-use crate::live::{Attempt, Standing};
+use crate::live::{Standing, Waiter};
 
 /// Where an operation stands.
 #[derive(Debug)]
@@ -79,6 +79,11 @@ impl Engine {
 }
 
 impl Engine {
+    /// Has everything synced though nobody waits.
+    pub(crate) fn sync_soon(&self) {
+        self.journal.sync_soon();
+    }
+
     /// Waits until a frame is durable.
     pub(crate) fn wait_durable(&self, seq: u64) -> Result<()> {
         Ok(self.journal.wait(seq)?)
@@ -109,10 +114,11 @@ impl Engine {
     /// and no crash can take that back.
     pub(crate) fn poll_attempt(
         &self,
-        attempt: &Arc<Attempt>,
+        waiter: &Waiter,
         context: &Context<'_>,
     ) -> Poll<Result<Option<Arc<[u8]>>>> {
-        match attempt.register(context.waker(), self.now()) {
+        let attempt = waiter.attempt();
+        match waiter.look(context.waker(), self.now()) {
             Standing::Completed { seq, record } if self.settles_durably(attempt) => {
                 self.journal.poll(seq, context.waker()).map(|result| {
                     result?;

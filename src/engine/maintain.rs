@@ -19,7 +19,7 @@ use crate::guard::Cause;
 use crate::journal::segment::{self, Segment, Use};
 use crate::journal::{Haste, Room};
 use crate::live::attempt::wake;
-use crate::live::{Attempt, Entry, Phase, State};
+use crate::live::{Attempt, Entry, State};
 use crate::options::Options;
 use crate::runs::{FlushError, Flushed};
 use crate::stats::Maintenance;
@@ -40,6 +40,14 @@ const STAMP_EVERY: Duration = Duration::from_secs(60);
 
 /// Rounds of background work that a claim waits for while they make progress.
 const MOST_ROUNDS: u32 = 16;
+
+/// Whether a flush may lead a commit, and so run wakers. Not while it holds what a woken stranger who
+/// drops the last handle would wait for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Lead {
+    Yes,
+    No,
+}
 
 /// Segment files that hold nothing.
 #[derive(Debug)]
@@ -167,7 +175,7 @@ impl Engine {
         let (ready, used) = self.journal.segments();
         let wanted = self.live.bytes() > flush || used >= USED_SEGMENTS || ready == 0;
         if wanted {
-            match self.flush() {
+            match self.flush(Lead::No) {
                 Ok(records) => progress |= records > 0,
                 Err(error) => self.background_failure(&error),
             }
@@ -234,7 +242,7 @@ impl Engine {
         let mut done = Maintenance::default();
         self.prepare_segments();
         let result = (|| {
-            done.flushed = self.flush()?;
+            done.flushed = self.flush(Lead::No)?;
             while self.merge_one()? {
                 done.merged += 1;
             }
@@ -252,10 +260,14 @@ impl Engine {
 
     /// Moves every settled state whose frame is durable into runs, and frees the segments that
     /// nothing needs any more. Returns how many records were written.
-    pub(super) fn flush(&self) -> Result<u64, FlushError> {
+    pub(super) fn flush(&self, lead: Lead) -> Result<u64, FlushError> {
+        let wait = |seq| match lead {
+            Lead::Yes => self.journal.wait(seq),
+            Lead::No => self.journal.wait_aside(seq),
+        };
         let mut history = self.flushing.lock();
         let upto = self.journal.appended();
-        self.journal.wait(upto).map_err(|fault| FlushError::Store(fault.into()))?;
+        wait(upto).map_err(|fault| FlushError::Store(fault.into()))?;
         let Collected { states, oldest_begin } = self.collect(upto);
         let released = oldest_begin.map_or(upto, |seq| upto.min(seq - 1));
         let retirable = self.journal.retirable(released);
@@ -266,7 +278,7 @@ impl Engine {
             // States collected before may have been replaced by newer ones, whose frames must be
             // durable before the older frames may go.
             let durable = self.journal.appended();
-            self.journal.wait(durable)?;
+            wait(durable)?;
             let mut edits = self.clock_edits();
             edits.push(Edit::Meta(Meta::Released, released));
             edits.push(Edit::Meta(Meta::Durable, durable));
@@ -323,7 +335,7 @@ impl Engine {
     /// Gives a running claim a new frame; one that was fenced becomes a released state. Whether
     /// there was room.
     fn append_again(&self, entry: &mut Entry, attempt: &Arc<Attempt>) -> bool {
-        let over = !matches!(attempt.progress().phase, Phase::Running);
+        let over = attempt.has_ended();
         let record = if over {
             released_record(attempt, Cause::LeaseExpired, self.now())
         } else {

@@ -29,20 +29,13 @@ pub(crate) enum Advanced {
 impl Engine {
     /// Locks an entity's shard and reads its mark.
     fn locked_mark(&self, entity: &Key, lookup: &mut Lookup) -> Result<(Locked<'_>, MarkView)> {
-        loop {
-            let mut locked = self.live.lock(entity, None);
-            self.check()?;
-            let now = self.now();
-            if lookup.is_ready(self, locked.first(), entity, now) {
-                let mark = mark_view(locked.first(), entity, lookup, now, 0)?;
-                return Ok((locked, mark));
-            }
-            drop(locked);
-            lookup.read(entity, now)?;
-        }
+        let (mut locked, now) = self.lock_known(entity, None, lookup)?;
+        let mark = mark_view(locked.first(), entity, lookup, now, 0)?;
+        Ok((locked, mark))
     }
 
-    fn undurable(&self, seq: u64) -> Option<Wait> {
+    /// What to wait for before telling anybody of this frame.
+    pub(super) fn undurable(&self, seq: u64) -> Option<Wait> {
         (self.options.durability.is_sync() && seq > self.journal.durable()).then_some(Wait::Frame(seq))
     }
 

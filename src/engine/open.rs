@@ -50,6 +50,8 @@ impl Engine {
         for dir in [dir.join(JOURNAL_DIR), dir.join(RUNS_DIR)] {
             disk.create_dir(&dir).map_err(|error| Error::io(&dir, error))?;
         }
+        // Whoever made these entries may have been killed before it synced them.
+        disk.sync_dir(dir).map_err(|error| Error::io(dir, error))?;
         let fresh = is_fresh(dir, &options)?;
         let catalog = Catalog::open(Arc::clone(&disk), dir, fresh)?;
         if catalog.meta(Meta::Format) == 0 {

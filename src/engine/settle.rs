@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use super::Engine;
 use super::claim::{Shown, mark_record, released_record};
-use super::drive::{Patience, Step, Wait};
+use super::drive::{Patience, Step};
 use super::view::{IdView, Lookup, id_view};
 use crate::error::{Error, Result};
 use crate::guard::Cause;
@@ -32,7 +32,7 @@ impl Engine {
         }
         self.check()?;
         // A lapsed lease alone takes nothing away: only a successor does.
-        if matches!(attempt.progress().phase, Phase::Running) { Ok(locked) } else { Err(Error::Fenced) }
+        if attempt.has_ended() { Err(Error::Fenced) } else { Ok(locked) }
     }
 
     /// Completes an attempt; the frame that does it.
@@ -152,12 +152,13 @@ impl Engine {
         let record = attempt.begin_record(Some(note));
         let before = attempt.progress().note.as_ref().map_or(0, |note| note.len());
         // A later release repeats the note.
-        let reserve = note.len().saturating_sub(before) as u64;
+        let reserve = note.len().saturating_sub(attempt.progress().note_room) as u64;
         match self.journal.append(&[&record], Room::Claim { reserve }, Haste::Awaited) {
             Ok(seq) => {
                 let mut progress = attempt.progress();
                 progress.note = Some(note.into());
                 progress.reserved += reserve;
+                progress.note_room = progress.note_room.max(note.len());
                 drop(progress);
                 if let Some(entry) = locked.first().find_mut(&attempt.key) {
                     entry.seq = seq;
@@ -180,29 +181,20 @@ impl Engine {
 
     /// A completed, unexpired key.
     pub(crate) fn get(&self, key: &Key, lookup: &mut Lookup) -> Result<Step<Option<Shown>>> {
-        loop {
-            let mut locked = self.live.lock(key, None);
-            self.check()?;
-            let now = self.now();
-            if !lookup.is_ready(self, locked.first(), key, now) {
-                drop(locked);
-                lookup.read(key, now)?;
-                continue;
-            }
-            let view = id_view(locked.first(), key, lookup, now)?;
-            drop(locked);
-            let (found, seq) = match view {
-                IdView::Done { record, seq } => (Some(record), seq),
-                IdView::Absent(past) => (None, past.seq),
-                IdView::Running(_) => (None, 0),
-            };
-            if self.options.durability.is_sync() && seq > self.journal.durable() {
-                return Ok(Step::Wait(Wait::Frame(seq)));
-            }
-            let Some(record) = found else { return Ok(Step::Done(None)) };
-            let response = lookup.response(&record)?;
-            return Ok(Step::Done(Some(Shown { record, response })));
+        let (mut locked, now) = self.lock_known(key, None, lookup)?;
+        let view = id_view(locked.first(), key, lookup, now)?;
+        drop(locked);
+        let (found, seq) = match view {
+            IdView::Done { record, seq } => (Some(record), seq),
+            IdView::Absent(past) => (None, past.seq),
+            IdView::Running(_) => (None, 0),
+        };
+        if let Some(wait) = self.undurable(seq) {
+            return Ok(Step::Wait(wait));
         }
+        let Some(record) = found else { return Ok(Step::Done(None)) };
+        let response = lookup.response(&record)?;
+        Ok(Step::Done(Some(Shown { record, response })))
     }
 
     /// Forgets a key: the frame that does it, if there was anything, and whether it was completed.
@@ -212,42 +204,33 @@ impl Engine {
         lookup: &mut Lookup,
         patience: &mut Patience,
     ) -> Result<Step<(Option<u64>, bool)>> {
-        loop {
-            let mut locked = self.live.lock(key, None);
-            self.check()?;
-            let now = self.now();
-            if !lookup.is_ready(self, locked.first(), key, now) {
-                drop(locked);
-                lookup.read(key, now)?;
-                continue;
+        let (mut locked, now) = self.lock_known(key, None, lookup)?;
+        let (purge_at, completed, lapsed) = match id_view(locked.first(), key, lookup, now)? {
+            IdView::Running(_) => return Err(Error::InProgress),
+            IdView::Done { record, .. } => {
+                (StoredRecord::decode(&record).map_or(now, |record| record.purge_at), true, None)
             }
-            let (purge_at, completed, lapsed) = match id_view(locked.first(), key, lookup, now)? {
-                IdView::Running(_) => return Err(Error::InProgress),
-                IdView::Done { record, .. } => {
-                    (StoredRecord::decode(&record).map_or(now, |record| record.purge_at), true, None)
-                }
-                IdView::Absent(past) if past.previous.is_none() => return Ok(Step::Done((None, false))),
-                // Given up, but remembered: attempts are to start again at 1.
-                IdView::Absent(past) => {
-                    let kept = past.lapsed.as_ref().map_or(now, |attempt| now.after(attempt.window));
-                    (past.shadow.max(kept), false, past.lapsed)
-                }
-            };
-            let record = StoredRecord { key: &key.bytes, purge_at, body: Body::Tombstone }.to_bytes();
-            let haste = self.options.durability.haste();
-            let seq = match self.journal.append(&[&record], Room::Claim { reserve: 0 }, haste) {
-                Ok(seq) => seq,
-                Err(AppendError::NoRoom) => return self.await_room(patience).map(Step::Wait),
-                Err(error) => return Err(error.into_error()),
-            };
-            locked.set_first(key, seq, State::Settled { record: record.into(), undelivered: None });
-            let woken = lapsed.map_or_else(Vec::new, |attempt| {
-                self.give_back(&attempt);
-                attempt.end(Phase::Released)
-            });
-            drop(locked);
-            wake(woken);
-            return Ok(Step::Done((Some(seq), completed)));
-        }
+            IdView::Absent(past) if past.previous.is_none() => return Ok(Step::Done((None, false))),
+            // Given up, but remembered: attempts are to start again at 1.
+            IdView::Absent(past) => {
+                let kept = past.lapsed.as_ref().map_or(now, |attempt| now.after(attempt.window));
+                (past.shadow.max(kept), false, past.lapsed)
+            }
+        };
+        let record = StoredRecord { key: &key.bytes, purge_at, body: Body::Tombstone }.to_bytes();
+        let haste = self.options.durability.haste();
+        let seq = match self.journal.append(&[&record], Room::Claim { reserve: 0 }, haste) {
+            Ok(seq) => seq,
+            Err(AppendError::NoRoom) => return self.await_room(patience).map(Step::Wait),
+            Err(error) => return Err(error.into_error()),
+        };
+        locked.set_first(key, seq, State::Settled { record: record.into(), undelivered: None });
+        let woken = lapsed.map_or_else(Vec::new, |attempt| {
+            self.give_back(&attempt);
+            attempt.end(Phase::Released)
+        });
+        drop(locked);
+        wake(woken);
+        Ok(Step::Done((Some(seq), completed)))
     }
 }

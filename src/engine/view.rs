@@ -8,6 +8,7 @@ use crate::clock::Time;
 use crate::error::{Error, Result};
 use crate::guard::{Cause, Previous};
 use crate::key::Key;
+use crate::live::map::Locked;
 use crate::live::{Attempt, Shard, State};
 use crate::record::{Body, Done, Reply, StoredRecord};
 use crate::runs::{Found, RunSet};
@@ -65,6 +66,27 @@ impl Lookup {
         match &self.found {
             Some((set, _)) => set.response(far).map(Some),
             None => Ok(None),
+        }
+    }
+}
+
+impl Engine {
+    /// Locks the shard of a key, and that of a second one, once the first one's state is known.
+    pub(super) fn lock_known(
+        &self,
+        key: &Key,
+        second: Option<&Key>,
+        lookup: &mut Lookup,
+    ) -> Result<(Locked<'_>, Time)> {
+        loop {
+            let mut locked = self.live.lock(key, second);
+            self.check()?;
+            let now = self.now();
+            if lookup.is_ready(self, locked.first(), key, now) {
+                return Ok((locked, now));
+            }
+            drop(locked);
+            lookup.read(key, now)?;
         }
     }
 }

@@ -27,11 +27,12 @@ impl From<Fault> for Error {
     }
 }
 
-/// The frames that one sync makes durable, as their callers see them. Resolved once.
+/// The frames that one sync is to make durable, as their callers see them. Ended once; the journal
+/// then knows what became of each frame.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     // One futex for all: everybody is woken by one call.
-    result: OnceLock<Result<(), Fault>>,
+    ended: OnceLock<()>,
     led: AtomicBool,
     wakers: Mutex<Vec<Waker>>,
 }
@@ -42,26 +43,26 @@ impl Batch {
         !self.led.swap(true, Ordering::AcqRel)
     }
 
-    /// Blocks until resolved.
-    pub(crate) fn wait(&self) -> Result<(), Fault> {
-        self.result.wait().clone()
+    /// Blocks until ended.
+    pub(crate) fn wait(&self) {
+        self.ended.wait();
     }
 
-    /// Has `waker` woken at the end; the result, if that is now.
-    pub(crate) fn register(&self, waker: &Waker) -> Option<Result<(), Fault>> {
+    /// Has `waker` woken at the end; whether that has been.
+    pub(crate) fn register(&self, waker: &Waker) -> bool {
         let mut wakers = self.wakers.lock();
-        if let Some(result) = self.result.get() {
-            return Some(result.clone());
+        if self.ended.get().is_some() {
+            return true;
         }
         if !wakers.last().is_some_and(|last| last.will_wake(waker)) {
             wakers.push(waker.clone());
         }
-        None
+        false
     }
 
     /// Answers everybody. Call it with no lock held: wakers run foreign code.
-    pub(crate) fn resolve(&self, result: Result<(), Fault>) {
-        if self.result.set(result).is_ok() {
+    pub(crate) fn end(&self) {
+        if self.ended.set(()).is_ok() {
             let wakers = std::mem::take(&mut *self.wakers.lock());
             wakers.into_iter().for_each(Waker::wake);
         }

@@ -48,6 +48,8 @@ pub(crate) enum Room {
 pub(crate) enum AppendError {
     /// The ready segments have no free room; see to another one and try again.
     NoRoom,
+    /// It would not fit into a segment: something recorded under larger limits than today's.
+    TooLarge,
     Fault(Fault),
     Closed,
 }
@@ -57,10 +59,18 @@ pub(crate) struct Journal {
     log: Mutex<Log>,
     queue: Mutex<Queue>,
     durable: AtomicU64,
-    failure: OnceLock<Arc<io::Error>>,
+    failure: OnceLock<Failure>,
     ticker: Ticker,
     max_frame: u64,
     pub(crate) counters: Counters,
+}
+
+/// What poisoned the journal.
+#[derive(Debug)]
+struct Failure {
+    error: Arc<io::Error>,
+    /// Frames up to here may have been written; later ones never were.
+    reached: u64,
 }
 
 /// What the journal has done, for statistics.
@@ -163,13 +173,24 @@ impl Journal {
 
     /// The failure that poisoned the journal, if one did.
     pub(crate) fn failure(&self) -> Option<Fault> {
-        self.failure.get().map(|error| Fault::Poisoned(Arc::clone(error)))
+        self.failure.get().map(|failure| Fault::Poisoned(Arc::clone(&failure.error)))
     }
 
     /// Poisons from outside: something that the journal relies on has failed.
     pub(crate) fn poison(&self, error: Arc<io::Error>) {
-        let _ = self.failure.set(error);
+        let reached = self.queue.lock().next_seq - 1;
+        let _ = self.failure.set(Failure { error, reached });
         self.ticker.sync_now();
+    }
+
+    /// What became of a frame, once that is known.
+    fn outcome(&self, seq: u64) -> Option<Result<(), Fault>> {
+        if seq <= self.durable() {
+            return Some(Ok(()));
+        }
+        let failure = self.failure.get()?;
+        let fault = if seq <= failure.reached { Fault::Unknown } else { Fault::Poisoned };
+        Some(Err(fault(Arc::clone(&failure.error))))
     }
 
     /// Puts one frame with these records into the log, in order. It is durable only once
@@ -186,6 +207,10 @@ impl Journal {
         let seq = queue.next_seq;
         frame::append(&mut queue.bytes, seq, records);
         let len = (queue.bytes.len() - start) as u64;
+        if len > self.max_frame {
+            queue.bytes.truncate(start);
+            return Err(AppendError::TooLarge);
+        }
         let (before, after) = match room {
             Room::Claim { reserve } => (queue.reserved, queue.reserved + reserve),
             Room::Settle { reserved } => {
@@ -200,27 +225,24 @@ impl Journal {
         queue.room -= len;
         queue.reserved = after;
         queue.next_seq += 1;
-        let tick = match haste {
-            Haste::Awaited => None,
-            Haste::Written if queue.write_due => None,
-            Haste::Written => {
-                queue.write_due = true;
-                Some((Goal::Write, Instant::now() + WRITE_WITHIN))
+        let (mut write_at, mut sync_at) = (None, None);
+        if !matches!(haste, Haste::Awaited) && !queue.write_due {
+            queue.write_due = true;
+            write_at = Some(Instant::now() + WRITE_WITHIN);
+        }
+        if let Haste::Synced(within) = haste {
+            let due = Instant::now() + within;
+            if queue.sync_due.is_none_or(|known| due < known) {
+                queue.sync_due = Some(due);
+                sync_at = Some(due);
             }
-            Haste::Synced(within) => {
-                let due = Instant::now() + within;
-                let earlier = queue.sync_due.is_none_or(|known| due < known);
-                earlier.then(|| {
-                    queue.sync_due = Some(due);
-                    (Goal::Sync, due)
-                })
-            }
-        };
+        }
         drop(queue);
-        match tick {
-            None => {}
-            Some((Goal::Write, due)) => self.ticker.write_at(due),
-            Some((Goal::Sync, due)) => self.ticker.sync_at(due),
+        if let Some(due) = write_at {
+            self.ticker.write_at(due);
+        }
+        if let Some(due) = sync_at {
+            self.ticker.sync_at(due);
         }
         Ok(seq)
     }
@@ -233,30 +255,51 @@ impl Journal {
 
     /// Blocks until `seq` is durable, leading the commit if nobody else does.
     pub(crate) fn wait(&self, seq: u64) -> Result<(), Fault> {
-        if seq <= self.durable() {
-            return Ok(());
+        loop {
+            if let Some(outcome) = self.outcome(seq) {
+                return outcome;
+            }
+            let (batch, pending) = self.batch_of(seq);
+            if pending && batch.lead() {
+                self.commit(Goal::Sync, Some(seq));
+            }
+            batch.wait();
         }
-        let (batch, pending) = self.batch_of(seq);
-        if pending && batch.lead() {
-            self.commit(Goal::Sync, Some(seq));
+    }
+
+    /// The same for callers who hold something that a woken stranger might want: the sync thread
+    /// leads.
+    pub(crate) fn wait_aside(&self, seq: u64) -> Result<(), Fault> {
+        loop {
+            if let Some(outcome) = self.outcome(seq) {
+                return outcome;
+            }
+            let (batch, _) = self.batch_of(seq);
+            self.ticker.sync_now();
+            batch.wait();
         }
-        // Durable is durable, even if the batch after it was the one waited for.
-        batch.wait().or_else(|fault| if seq <= self.durable() { Ok(()) } else { Err(fault) })
     }
 
     /// The same for a future: never syncs on the polling thread.
     pub(crate) fn poll(&self, seq: u64, waker: &Waker) -> Poll<Result<(), Fault>> {
-        if seq <= self.durable() {
-            return Poll::Ready(Ok(()));
+        loop {
+            if let Some(outcome) = self.outcome(seq) {
+                return Poll::Ready(outcome);
+            }
+            let (batch, pending) = self.batch_of(seq);
+            if batch.register(waker) {
+                continue;
+            }
+            if pending && batch.lead() {
+                self.ticker.sync_now();
+            }
+            return Poll::Pending;
         }
-        let (batch, pending) = self.batch_of(seq);
-        if let Some(result) = batch.register(waker) {
-            return Poll::Ready(result);
-        }
-        if pending && batch.lead() {
-            self.ticker.sync_now();
-        }
-        Poll::Pending
+    }
+
+    /// Has the sync thread sync everything now; for frames that nobody waits for.
+    pub(crate) fn sync_soon(&self) {
+        self.ticker.sync_now();
     }
 
     /// The batch that makes `seq` durable, and whether it still gathers.
@@ -282,45 +325,33 @@ impl Journal {
         let mut bytes = std::mem::replace(&mut queue.bytes, spare);
         let last = queue.next_seq - 1;
         queue.write_due = false;
-        let failed = self.failure.get();
-        let begun = log.written >= queue.batch_first;
-        let batch = (goal == Goal::Sync || failed.is_some()).then(|| queue.end_batch());
+        let failed = self.failure.get().is_some();
+        let batch = (goal == Goal::Sync || failed).then(|| queue.end_batch());
         drop(queue);
-
-        if let Some(error) = failed {
-            drop(log);
-            if let Some(batch) = batch {
-                // Frames of it may have been written when nobody waited.
-                let fault = if begun { Fault::Unknown } else { Fault::Poisoned };
-                batch.resolve(Err(fault(Arc::clone(error))));
-            }
-            return;
-        }
-        let done = self.write(&mut log, &mut bytes).and_then(|()| match goal {
-            Goal::Write => Ok(()),
-            Goal::Sync => self.sync_current(&mut log, last),
-        });
+        let done = if failed {
+            Ok(())
+        } else {
+            self.write(&mut log, &mut bytes).and_then(|()| match goal {
+                Goal::Write => Ok(()),
+                Goal::Sync => self.sync_current(&mut log, last),
+            })
+        };
         bytes.clear();
         log.spare = bytes;
-        match done {
-            Ok(()) => {
-                drop(log);
-                if let Some(batch) = batch {
-                    batch.resolve(Ok(()));
-                }
-            }
+        let batch = match done {
+            Ok(()) => batch,
             Err(error) => {
-                let error = Arc::new(error);
                 let mut queue = self.queue.lock();
                 // Set under the queue's lock: whoever appends sees it.
-                let _ = self.failure.set(Arc::clone(&error));
-                let batch = batch.unwrap_or_else(|| queue.end_batch());
-                drop(queue);
-                drop(log);
-                batch.resolve(Err(Fault::Unknown(error)));
-                // Answers those who gathered meanwhile.
+                let _ = self.failure.set(Failure { error: Arc::new(error), reached: last });
+                // Answers those who gathered meanwhile, too.
                 self.ticker.sync_now();
+                Some(batch.unwrap_or_else(|| queue.end_batch()))
             }
+        };
+        drop(log);
+        if let Some(batch) = batch {
+            batch.end();
         }
     }
 
@@ -441,6 +472,13 @@ impl Journal {
         }
     }
 
+    /// Answers those who gathered after the sync thread had ended; for a poisoned journal.
+    pub(crate) fn answer_rest(&self) {
+        if self.failure.get().is_some() {
+            self.commit(Goal::Sync, None);
+        }
+    }
+
     /// Hands everything to the kernel, as the sync thread does when nobody waits.
     #[cfg(test)]
     pub(crate) fn write_now(&self) {
@@ -490,6 +528,9 @@ impl AppendError {
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::NoRoom => Error::Full { limit: None, what: "the journal" },
+            Self::TooLarge => {
+                Error::Full { limit: None, what: "a journal segment, for a record of this size," }
+            }
             Self::Fault(fault) => fault.into(),
             Self::Closed => Error::Closed,
         }

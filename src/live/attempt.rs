@@ -1,5 +1,6 @@
 //! One attempt at one event: who owns a key, until when, and who waits for the end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -59,7 +60,10 @@ pub(crate) struct Progress {
     pub(crate) lease_until: Option<Time>,
     /// Bytes set aside in the journal for the settlement.
     pub(crate) reserved: u64,
-    waiters: Vec<Waker>,
+    /// The longest note that `reserved` covers.
+    pub(crate) note_room: usize,
+    waiters: BTreeMap<u64, Waker>,
+    next_waiter: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -99,13 +103,19 @@ impl Attempt {
         fingerprint: Option<Box<[u8]>>,
         order: Option<Order>,
         (batch, shadow): (u64, Time),
+        max_note: usize,
     ) -> Self {
+        // A note from before the limit was lowered is still in `previous`.
+        let note = previous.as_ref().and_then(|previous| previous.note.as_deref());
+        let note = note.filter(|note| note.len() <= max_note);
         let progress = Progress {
             phase: Phase::Running,
-            note: previous.as_ref().and_then(|previous| previous.note.as_deref()).map(Arc::from),
+            note_room: note.map_or(0, <[u8]>::len),
+            note: note.map(Arc::from),
             lease_until: lease.map(|lease| claimed_at.after(lease)),
             reserved: 0,
-            waiters: Vec::new(),
+            waiters: BTreeMap::new(),
+            next_waiter: 0,
         };
         let progress = Mutex::new(progress);
         Self {
@@ -140,9 +150,14 @@ impl Attempt {
         batch != 0 && self.batch == batch
     }
 
+    /// Whether it owns nothing any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        !matches!(self.progress.lock().phase, Phase::Running)
+    }
+
     /// Whether a one-step claim may still be taken back.
     pub(crate) fn is_undelivered(&self) -> bool {
-        matches!(self.progress.lock().phase, Phase::Running)
+        !self.has_ended()
     }
 
     /// What is left of the lease; `None` without one.
@@ -157,25 +172,30 @@ impl Attempt {
         if matches!(progress.phase, Phase::Running) {
             progress.phase = phase;
         }
-        std::mem::take(&mut progress.waiters)
+        std::mem::take(&mut progress.waiters).into_values().collect()
     }
 
     /// Those to wake because something outside the attempt has changed.
     pub(crate) fn take_waiters(&self) -> Vec<Waker> {
-        std::mem::take(&mut self.progress.lock().waiters)
+        std::mem::take(&mut self.progress.lock().waiters).into_values().collect()
+    }
+
+    /// A place among those who wait.
+    pub(crate) fn waiter(self: &Arc<Self>) -> Waiter {
+        let mut progress = self.progress.lock();
+        progress.next_waiter += 1;
+        Waiter { attempt: Arc::clone(self), number: progress.next_waiter }
     }
 
     /// How the attempt stands, in one look; `waker` is woken when that changes.
-    pub(crate) fn register(&self, waker: &Waker, now: Time) -> Standing {
+    fn register(&self, waker: &Waker, number: u64, now: Time) -> Standing {
         let mut progress = self.progress.lock();
         match &progress.phase {
             Phase::Completed { seq, record } => Standing::Completed { seq: *seq, record: Arc::clone(record) },
             Phase::Released => Standing::Released,
             Phase::Running if progress.lease_until.is_some_and(|until| until <= now) => Standing::Lapsed,
             Phase::Running => {
-                if !progress.waiters.iter().any(|known| known.will_wake(waker)) {
-                    progress.waiters.push(waker.clone());
-                }
+                progress.waiters.insert(number, waker.clone());
                 Standing::Held
             }
         }
@@ -191,6 +211,30 @@ impl Attempt {
             note,
         });
         StoredRecord { key: &self.key.bytes, purge_at: self.shadow, body }.to_bytes()
+    }
+}
+
+/// One who waits for the end of an attempt. Nothing of it stays when it goes.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    attempt: Arc<Attempt>,
+    number: u64,
+}
+
+impl Waiter {
+    pub(crate) fn attempt(&self) -> &Arc<Attempt> {
+        &self.attempt
+    }
+
+    /// How the attempt stands, in one look; `waker` is woken when that changes.
+    pub(crate) fn look(&self, waker: &Waker, now: Time) -> Standing {
+        self.attempt.register(waker, self.number, now)
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.attempt.progress.lock().waiters.remove(&self.number);
     }
 }
 

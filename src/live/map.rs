@@ -132,7 +132,7 @@ impl LiveMap {
             if shard.states.is_empty() {
                 shard.states.shrink_to(0, |entry| entry.hash);
             }
-            shard.owners.retain(|owner| matches!(owner.attempt.progress().phase, super::Phase::Running));
+            shard.owners.retain(|owner| !owner.attempt.has_ended());
             self.bytes.fetch_sub(freed, Ordering::Relaxed);
         }
     }

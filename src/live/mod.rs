@@ -6,5 +6,5 @@
 pub(crate) mod attempt;
 pub(crate) mod map;
 
-pub(crate) use attempt::{Attempt, Phase, Standing};
+pub(crate) use attempt::{Attempt, Phase, Standing, Waiter};
 pub(crate) use map::{Entry, LiveMap, Owner, Shard, State};
