@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::clock::WallMapping;
-use crate::engine::Engine;
 use crate::engine::claim::{Shown, retry_after};
+use crate::engine::{Engine, Life};
 use crate::error::{Error, Result};
 use crate::key::name_of;
 use crate::live::{Attempt, Waiter};
@@ -249,6 +249,7 @@ pub enum Busy {
 #[derive(Clone)]
 pub struct InProgress {
     engine: Weak<Engine>,
+    life: Life,
     attempt: Arc<Attempt>,
     busy: Busy,
     mapping: WallMapping,
@@ -256,7 +257,7 @@ pub struct InProgress {
 
 impl InProgress {
     pub(crate) fn new(engine: &Arc<Engine>, attempt: Arc<Attempt>, busy: Busy) -> Self {
-        Self { engine: Arc::downgrade(engine), attempt, busy, mapping: engine.mapping() }
+        Self { engine: Arc::downgrade(engine), life: engine.life(), attempt, busy, mapping: engine.mapping() }
     }
 
     /// When the running attempt began.
@@ -315,7 +316,9 @@ impl InProgress {
 
     fn poll_end(&self, waiter: &Waiter, context: &Context<'_>) -> Poll<Result<Settled>> {
         let Some(engine) = self.engine.upgrade() else {
-            return Poll::Ready(Err(Error::Closed));
+            // A reopened store has new answers: begin again.
+            let reopened = self.life.is_superseded();
+            return Poll::Ready(if reopened { Ok(Settled::Released) } else { Err(Error::Closed) });
         };
         match engine.poll_attempt(waiter, context) {
             Poll::Pending => Poll::Pending,

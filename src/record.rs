@@ -7,7 +7,7 @@
 //! | key length | 2 | all |
 //! | key | | all; empty in a log start |
 //! | purge at | 8 | all: until then the record shadows older ones of its key |
-//! | `expires_at` | v: `purge_at − expires_at` | done, released |
+//! | `expires_at` | v: `purge_at − expires_at` | done, released, mark |
 //! | `completed_at` | v: `expires_at − completed_at` | done |
 //! | `claimed_at` | v: `completed_at − claimed_at` | done |
 //! | `applied_at` | 8 | mark |
@@ -21,7 +21,7 @@
 //! | segment, sequence number | 8, 8 | log start |
 //!
 //! v: a variable-length integer. Flag 1 of a done record: a refusal. Flags 8 and 16 of a released
-//! record: its cause. Integers are little-endian, times are nanoseconds of the store's timeline.
+//! record: its cause; 32: it hides a completion that was taken back. Integers are little-endian, times are nanoseconds of the store's timeline.
 
 use std::time::Duration;
 
@@ -46,11 +46,11 @@ pub(crate) enum Body<'a> {
     /// A completed claim.
     Done(Done<'a>),
     /// A claim that was given up; reads as absent, except to the next attempt.
-    Released { expires_at: Time, attempt: u32, cause: Cause, note: Option<&'a [u8]> },
+    Released(Released<'a>),
     /// A forgotten key or mark.
     Tombstone,
     /// The last applied timestamp of an entity.
-    Mark { timestamp: Timestamp, applied_at: Time, setter: Option<&'a [u8]> },
+    Mark { timestamp: Timestamp, applied_at: Time, expires_at: Time, setter: Option<&'a [u8]> },
     /// A claim in progress; only in the journal.
     Begin(Begin<'a>),
     /// The first frame after a recovery: where the log before it ended; only in the journal.
@@ -66,6 +66,16 @@ pub(crate) struct Done<'a> {
     pub(crate) refusal: bool,
     pub(crate) fingerprint: Option<&'a [u8]>,
     pub(crate) reply: Reply<'a>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Released<'a> {
+    pub(crate) expires_at: Time,
+    pub(crate) attempt: u32,
+    pub(crate) cause: Cause,
+    /// It hides a completion that was taken back: until it is durable, a crash brings that again.
+    pub(crate) taken_back: bool,
+    pub(crate) note: Option<&'a [u8]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -119,6 +129,7 @@ const SETTER: u8 = 2;
 const NOTE: u8 = 4;
 const ABORTED: u8 = 8;
 const LEASE_EXPIRED: u8 = 16;
+const TAKEN_BACK: u8 = 32;
 
 /// Bytes before the key.
 const HEADER: usize = 4;
@@ -150,13 +161,14 @@ impl<'a> StoredRecord<'a> {
                 put_optional(out, done.fingerprint);
                 done.reply.encode(out);
             }
-            Body::Released { expires_at, attempt, note, .. } => {
-                put_varint(out, nanos(self.purge_at.since(expires_at)));
-                put_varint(out, attempt.into());
-                put_optional(out, note);
+            Body::Released(released) => {
+                put_varint(out, nanos(self.purge_at.since(released.expires_at)));
+                put_varint(out, released.attempt.into());
+                put_optional(out, released.note);
             }
             Body::Tombstone => {}
-            Body::Mark { timestamp, applied_at, setter } => {
+            Body::Mark { timestamp, applied_at, expires_at, setter } => {
+                put_varint(out, nanos(self.purge_at.since(expires_at)));
                 out.extend_from_slice(&applied_at.0.to_le_bytes());
                 put_varint(out, timestamp_bits(timestamp));
                 put_optional(out, setter);
@@ -191,13 +203,14 @@ impl<'a> StoredRecord<'a> {
                 let refusal = if done.refusal { REFUSAL } else { 0 };
                 (DONE, refusal | fingerprint_flag(done.fingerprint) | done.reply.flags())
             }
-            Body::Released { cause, note, .. } => {
-                let cause = match cause {
+            Body::Released(released) => {
+                let cause = match released.cause {
                     Cause::Orphaned => 0,
                     Cause::Aborted => ABORTED,
                     Cause::LeaseExpired => LEASE_EXPIRED,
                 };
-                (RELEASED, cause | note_flag(note))
+                let taken_back = if released.taken_back { TAKEN_BACK } else { 0 };
+                (RELEASED, cause | taken_back | note_flag(released.note))
             }
             Body::Tombstone => (TOMBSTONE, 0),
             Body::Mark { timestamp, setter, .. } => {
@@ -231,19 +244,23 @@ impl<'a> StoredRecord<'a> {
                     reply: Reply::decode(&mut reader, flags & REPLY_FAR)?,
                 })
             }
-            RELEASED if flags & !(NOTE | ABORTED | LEASE_EXPIRED) == 0 => Body::Released {
-                expires_at: earlier(purge_at, reader.varint()?)?,
-                attempt: attempt(&mut reader)?,
-                cause: match flags & (ABORTED | LEASE_EXPIRED) {
-                    0 => Cause::Orphaned,
-                    ABORTED => Cause::Aborted,
-                    LEASE_EXPIRED => Cause::LeaseExpired,
-                    _ => return None,
-                },
-                note: optional(&mut reader, flags & NOTE != 0)?,
-            },
+            RELEASED if flags & !(NOTE | ABORTED | LEASE_EXPIRED | TAKEN_BACK) == 0 => {
+                Body::Released(Released {
+                    expires_at: earlier(purge_at, reader.varint()?)?,
+                    attempt: attempt(&mut reader)?,
+                    cause: match flags & (ABORTED | LEASE_EXPIRED) {
+                        0 => Cause::Orphaned,
+                        ABORTED => Cause::Aborted,
+                        LEASE_EXPIRED => Cause::LeaseExpired,
+                        _ => return None,
+                    },
+                    taken_back: flags & TAKEN_BACK != 0,
+                    note: optional(&mut reader, flags & NOTE != 0)?,
+                })
+            }
             TOMBSTONE if flags == 0 => Body::Tombstone,
             MARK if flags & !(SEQUENCE | SETTER) == 0 => Body::Mark {
+                expires_at: earlier(purge_at, reader.varint()?)?,
                 applied_at: Time(reader.u64()?),
                 timestamp: timestamp_from_bits(reader.varint()?, flags & SEQUENCE != 0),
                 setter: optional(&mut reader, flags & SETTER != 0)?,
@@ -268,7 +285,7 @@ impl<'a> StoredRecord<'a> {
             Body::Done(done) => done.completed_at,
             Body::Mark { applied_at, .. } => applied_at,
             Body::Begin(begin) => begin.claimed_at,
-            Body::Released { .. } | Body::Tombstone | Body::LogStart { .. } => Time(0),
+            Body::Released(_) | Body::Tombstone | Body::LogStart { .. } => Time(0),
         }
     }
 }
@@ -390,12 +407,13 @@ mod tests {
                 round_trip(&StoredRecord { key, purge_at, body: Body::Done(done) });
             }
             for cause in [Cause::Orphaned, Cause::Aborted, Cause::LeaseExpired] {
-                let body = Body::Released { expires_at, attempt, cause, note: blob };
-                round_trip(&StoredRecord { key, purge_at, body });
+                let released = Released { expires_at, attempt, cause, taken_back: refusal, note: blob };
+                round_trip(&StoredRecord { key, purge_at, body: Body::Released(released) });
             }
             for timestamp in [Timestamp::sequence(number), Timestamp::from_micros(micros)] {
-                let body = Body::Mark { timestamp, applied_at: claimed_at, setter: blob };
+                let body = Body::Mark { timestamp, applied_at: claimed_at, expires_at, setter: blob };
                 round_trip(&StoredRecord { key, purge_at: Time::NEVER, body });
+                round_trip(&StoredRecord { key, purge_at, body });
             }
             let window = Duration::from_nanos(window);
             let begin = Begin { claimed_at, window, attempt, fingerprint: blob, note: blob };

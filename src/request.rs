@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::WallMapping;
 use crate::engine::claim::{AskOrder, Grant, Purpose};
 use crate::engine::{Ask, Engine, Verdict};
 use crate::error::{Error, Result};
@@ -223,32 +224,47 @@ pub(crate) fn order(
 
 /// The outcome of a claim in progress.
 pub(crate) fn begun(inner: &Arc<Inner>, engine: &Arc<Engine>, verdict: Verdict) -> Outcome<Guard> {
-    outcome(engine, verdict, |grant| match grant {
-        Grant::Running(attempt) => Some(Guard::new(Arc::clone(inner), Arc::clone(engine), attempt)),
-        Grant::Completed { .. } => None,
-    })
+    outcome(
+        engine,
+        || engine.mapping(),
+        verdict,
+        |grant| match grant {
+            Grant::Running(attempt) => Some(Guard::new(Arc::clone(inner), Arc::clone(engine), attempt)),
+            Grant::Completed { .. } => None,
+        },
+    )
 }
 
 /// The outcome of a claim in one step.
-pub(crate) fn claimed(engine: &Arc<Engine>, verdict: Verdict) -> Outcome<Record> {
-    outcome(engine, verdict, |grant| match grant {
-        Grant::Completed { record, .. } => {
-            let shown = crate::engine::claim::Shown { record, response: None };
-            Some(Record::new(shown, engine.mapping()))
-        }
-        Grant::Running(_) => None,
-    })
+pub(crate) fn claimed(engine: &Arc<Engine>, mapping: WallMapping, verdict: Verdict) -> Outcome<Record> {
+    outcome(
+        engine,
+        || mapping,
+        verdict,
+        |grant| match grant {
+            Grant::Completed { record, .. } => {
+                let shown = crate::engine::claim::Shown { record, response: None };
+                Some(Record::new(shown, mapping))
+            }
+            Grant::Running(_) => None,
+        },
+    )
 }
 
-fn outcome<N>(engine: &Arc<Engine>, verdict: Verdict, new: impl FnOnce(Grant) -> Option<N>) -> Outcome<N> {
+fn outcome<N>(
+    engine: &Arc<Engine>,
+    mapping: impl FnOnce() -> WallMapping,
+    verdict: Verdict,
+    new: impl FnOnce(Grant) -> Option<N>,
+) -> Outcome<N> {
     match verdict {
         Verdict::New(granted) => {
             Outcome::New(new(granted.grant).expect("a claim is granted for the purpose it was made for"))
         }
-        Verdict::Duplicate(shown) => Outcome::Duplicate(Record::new(shown, engine.mapping())),
+        Verdict::Duplicate(shown) => Outcome::Duplicate(Record::new(shown, mapping())),
         Verdict::InProgress(attempt, busy) => Outcome::InProgress(InProgress::new(engine, attempt, busy)),
-        Verdict::Mismatch(shown) => Outcome::Mismatch(Record::new(shown, engine.mapping())),
-        Verdict::Stale(record) => Outcome::Stale(Mark::new(record, engine.mapping())),
+        Verdict::Mismatch(shown) => Outcome::Mismatch(Record::new(shown, mapping())),
+        Verdict::Stale(record) => Outcome::Stale(Mark::new(record, mapping())),
     }
 }
 

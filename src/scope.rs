@@ -91,7 +91,9 @@ impl Scope {
     /// [`Error::Poisoned`], [`Error::Corrupt`], [`Error::Io`]; [`Error::OutcomeUnknown`]: after
     /// reopening, the retry may be a duplicate.
     pub fn claim(&self, id: impl AsRef<[u8]>) -> Result<Outcome<Record>> {
-        self.claim_blocking(&self.request(id), None)
+        let (_, engine) = self.open()?;
+        let verdict = engine.ask(&self.plain_ask(&engine, id.as_ref(), false)?)?;
+        Ok(claimed(&engine, engine.mapping(), verdict))
     }
 
     /// [`claim`](Self::claim) for any executor. Dropped before it is ready, the claim is taken back; a
@@ -149,7 +151,7 @@ impl Scope {
         if let Some(seq) = batch.frame() {
             engine.wait_durable(seq)?;
         }
-        batch.deliver().into_iter().map(|answer| Ok(claimed(&engine, answer?))).collect()
+        all_claimed(&engine, batch)
     }
 
     /// [`claim_many`](Self::claim_many) for any executor. Dropped before it is ready, its claims are
@@ -169,7 +171,7 @@ impl Scope {
             if let Some(seq) = batch.frame() {
                 engine.wait_durable_async(seq).await?;
             }
-            batch.deliver().into_iter().map(|answer| Ok(claimed(&engine, answer?))).collect()
+            all_claimed(&engine, batch)
         })
     }
 
@@ -178,22 +180,28 @@ impl Scope {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
+        // Not by `collect`: a `Result` hides how many there will be.
+        let ids = ids.into_iter();
+        let mut asks = Vec::with_capacity(ids.size_hint().0);
+        for id in ids {
+            asks.push(Ok(self.plain_ask(engine, id.as_ref(), true)?));
+        }
+        Ok(Batch::new(Arc::clone(engine), asks))
+    }
+
+    /// A claim in one step with nothing of its own.
+    fn plain_ask(&self, engine: &Engine, id: &[u8], deferred: bool) -> Result<Ask> {
         let options = self.options();
-        let window = options.window.unwrap_or(engine.options().window);
-        let ask = |id: I::Item| {
-            Ok(Ask {
-                key: self.key(engine, Kind::Id, id.as_ref())?,
-                order: None,
-                fingerprint: None,
-                window,
-                lease: options.lease,
-                durability: None,
-                batch: 0,
-                purpose: Purpose::Claim { response: None, deferred: true },
-            })
-        };
-        let asks = ids.into_iter().map(ask).collect::<Result<Vec<Ask>>>()?;
-        Ok(Batch::new(Arc::clone(engine), asks.into_iter().map(Ok).collect()))
+        Ok(Ask {
+            key: self.key(engine, Kind::Id, id)?,
+            order: None,
+            fingerprint: None,
+            window: options.window.unwrap_or(engine.options().window),
+            lease: options.lease,
+            durability: None,
+            batch: 0,
+            purpose: Purpose::Claim { response: None, deferred },
+        })
     }
 
     pub(crate) fn claim_blocking(
@@ -204,7 +212,7 @@ impl Scope {
         let (_, engine) = self.open()?;
         let purpose = Purpose::Claim { response: response.map(Into::into), deferred: false };
         let verdict = engine.ask(&request.ask(&engine, purpose)?)?;
-        Ok(claimed(&engine, verdict))
+        Ok(claimed(&engine, engine.mapping(), verdict))
     }
 
     pub(crate) async fn claim_pending(
@@ -221,7 +229,7 @@ impl Scope {
             engine.wait_durable_async(seq).await?;
         }
         let verdict = batch.deliver().pop().unwrap_or(Err(Error::Closed))?;
-        Ok(claimed(&engine, verdict))
+        Ok(claimed(&engine, engine.mapping(), verdict))
     }
 
     /// Whether an id is completed and has not expired.
@@ -361,6 +369,17 @@ impl Scope {
             Ok(advance_of(&engine, advanced))
         })
     }
+}
+
+/// The outcomes of a batch whose every claim was decided.
+fn all_claimed(engine: &Arc<Engine>, batch: Batch) -> Result<Vec<Outcome<Record>>> {
+    let mapping = engine.mapping();
+    let answers = batch.deliver();
+    let mut outcomes = Vec::with_capacity(answers.len());
+    for answer in answers {
+        outcomes.push(claimed(engine, mapping, answer?));
+    }
+    Ok(outcomes)
 }
 
 fn advance_of(engine: &Arc<Engine>, advanced: Advanced) -> Advance {

@@ -82,7 +82,7 @@ impl Inner {
         if !old.is_superseded() {
             old.abandon();
         }
-        *self.engine.write() = Engine::open(&self.dir, self.options.clone())?;
+        *self.engine.write() = Engine::open(&self.dir, self.options.clone(), Some(&old))?;
         Ok(())
     }
 }
@@ -131,7 +131,7 @@ impl Store {
             std::io::ErrorKind::WouldBlock => Error::Locked { path: dir.to_path_buf() },
             _ => Error::io(&lock_path, error),
         })?;
-        let engine = Engine::open(dir, options.clone())?;
+        let engine = Engine::open(dir, options.clone(), None)?;
         let inner = Inner {
             dir: dir.to_path_buf(),
             options,
@@ -330,7 +330,7 @@ impl Store {
         requests: impl IntoIterator<Item = Request>,
     ) -> Result<Vec<Result<Outcome<Record>>>> {
         let (engine, batch) = self.run_batch(&requests.into_iter().collect::<Vec<_>>(), claim_purpose)?;
-        Ok(batch.deliver().into_iter().map(|answer| Ok(claimed(&engine, answer?))).collect())
+        Ok(all_claimed(&engine, batch))
     }
 
     /// [`claim_requests`](Self::claim_requests) for any executor. Dropped before it is ready, its
@@ -342,7 +342,7 @@ impl Store {
         let (store, requests) = (self.clone(), requests.into_iter().collect::<Vec<_>>());
         Pending::new(async move {
             let (engine, batch) = store.run_batch_async(&requests, claim_purpose).await?;
-            Ok(batch.deliver().into_iter().map(|answer| Ok(claimed(&engine, answer?))).collect())
+            Ok(all_claimed(&engine, batch))
         })
     }
 
@@ -408,6 +408,11 @@ impl Store {
         }
         Ok((engine, batch))
     }
+}
+
+fn all_claimed(engine: &Arc<Engine>, batch: Batch) -> Vec<Result<Outcome<Record>>> {
+    let mapping = engine.mapping();
+    batch.deliver().into_iter().map(|answer| Ok(claimed(engine, mapping, answer?))).collect()
 }
 
 fn claim_purpose() -> Purpose {

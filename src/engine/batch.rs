@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::claim::{Ask, Lookups, Verdict};
-use super::drive::{Patience, Step, Wait};
+use super::drive::{Patience, Step};
 use crate::error::{Error, Result};
 
 /// Claims on their way. Until they are delivered, dropping this takes back what was granted.
@@ -38,9 +38,8 @@ impl Batch {
         Self { engine, items: asks.into_iter().map(item).collect(), frame: None }
     }
 
-    /// Decides what can be decided now, in order.
+    /// Decides in order, as far as there is room.
     pub(crate) fn step(&mut self, patience: &mut Patience) -> Result<Step<()>> {
-        let mut frame = None;
         for item in &mut self.items {
             let Some((ask, lookups)) = &mut item.asked else { continue };
             let answer = match self.engine.decide(ask, lookups, patience) {
@@ -48,13 +47,9 @@ impl Batch {
                     if let Verdict::New(_) = &verdict {
                         *patience = Patience::default();
                     }
-                    self.frame = self.frame.max(self.engine.awaited(ask, &verdict));
+                    let awaited = self.engine.awaited(ask, &verdict).max(lookups.frame);
+                    self.frame = self.frame.max(awaited);
                     Ok(verdict)
-                }
-                // A duplicate within the batch, as a rule: the others need not wait for it.
-                Ok(Step::Wait(Wait::Frame(seq))) => {
-                    frame = frame.max(Some(seq));
-                    continue;
                 }
                 Ok(Step::Wait(wait)) => return Ok(Step::Wait(wait)),
                 Err(error @ (Error::Full { .. } | Error::TimestampKind | Error::TooFarAhead { .. })) => {
@@ -65,10 +60,7 @@ impl Batch {
             item.answer = answer;
             item.asked = None;
         }
-        Ok(match frame {
-            Some(seq) => Step::Wait(Wait::Frame(seq)),
-            None => Step::Done(()),
-        })
+        Ok(Step::Done(()))
     }
 
     /// The frame to wait for before the answers are given.

@@ -17,7 +17,7 @@ use crate::live::map::{Locked, cost_of_claim};
 use crate::live::{Attempt, Owner, Phase, State};
 use crate::options::{Durability, Retention, Ties};
 use crate::outcome::Busy;
-use crate::record::{Body, Done, RECORD_OVERHEAD, Reply, StoredRecord};
+use crate::record::{Body, Done, RECORD_OVERHEAD, Released, Reply, StoredRecord};
 use crate::timestamp::Timestamp;
 
 /// One claim, its input checked.
@@ -83,6 +83,8 @@ pub(crate) enum Grant {
     Running(Arc<Attempt>),
     Completed {
         record: Arc<[u8]>,
+        /// The note that the key was left with before, should the claim be taken back.
+        note: Option<Vec<u8>>,
         /// Bytes set aside in the journal for taking it back.
         reserved: u64,
         /// Holds the entity of a deferred claim until it is delivered.
@@ -95,6 +97,8 @@ pub(crate) enum Grant {
 pub(crate) struct Lookups {
     id: Lookup,
     mark: Lookup,
+    /// In a batch: the frame that the verdict rests on, to be waited for with all others.
+    pub(crate) frame: Option<u64>,
 }
 
 impl Ask {
@@ -190,7 +194,7 @@ impl Engine {
     fn decide_locked(
         &self,
         ask: &Ask,
-        lookups: &Lookups,
+        lookups: &mut Lookups,
         patience: &mut Patience,
         mut locked: Locked<'_>,
         now: Time,
@@ -207,7 +211,7 @@ impl Engine {
         let past = match id_view(locked.first(), &ask.key, &lookups.id, now)? {
             IdView::Done { record, seq } => {
                 drop(locked);
-                if let Some(wait) = self.not_yet(ask, seq) {
+                if let Some(wait) = self.not_yet(ask, lookups, seq) {
                     return Ok(wait);
                 }
                 let response = lookups.id.response(&record)?;
@@ -235,7 +239,7 @@ impl Engine {
             let owner = owner.filter(|owner| !owner.is_of(ask.batch) && owner.is_held(now));
             if let Some(stale) = mark.mark.as_ref().filter(|mark| is_stale(ask, order, mark, &past)) {
                 drop(locked);
-                return Ok(match self.not_yet(ask, mark.seq) {
+                return Ok(match self.not_yet(ask, lookups, mark.seq) {
                     Some(wait) => wait,
                     None => Step::Done(Verdict::Stale(Arc::clone(&stale.record))),
                 });
@@ -244,15 +248,28 @@ impl Engine {
                 return Ok(Step::Done(Verdict::InProgress(owner, Busy::Entity)));
             }
         }
+        if past.hides
+            && let Some(wait) = self.not_yet(ask, lookups, past.seq)
+        {
+            return Ok(wait);
+        }
         match self.no_room(ask.cost(), patience)? {
             Some(wait) => Ok(Step::Wait(wait)),
             None => self.grant(ask, patience, locked, now, &past, &mark),
         }
     }
 
-    /// Has the caller wait if what it would be told could still be taken back by a crash.
-    fn not_yet(&self, ask: &Ask, seq: u64) -> Option<Step<Verdict>> {
-        (ask.durable(self).is_sync() && seq > self.journal.durable()).then_some(Step::Wait(Wait::Frame(seq)))
+    /// Has the caller wait if what it would be told could still be taken back by a crash. A batch goes
+    /// on in order and waits once, at its end.
+    fn not_yet(&self, ask: &Ask, lookups: &mut Lookups, seq: u64) -> Option<Step<Verdict>> {
+        if !ask.durable(self).is_sync() || seq <= self.journal.durable() {
+            return None;
+        }
+        if ask.batch != 0 {
+            lookups.frame = lookups.frame.max(Some(seq));
+            return None;
+        }
+        Some(Step::Wait(Wait::Frame(seq)))
     }
 
     pub(super) fn check_timestamp(&self, order: &AskOrder, mark: Option<&LiveMark>) -> Result<()> {
@@ -322,9 +339,9 @@ impl Engine {
             set_by,
         });
         // What is completed in one step has no owner who could be late.
-        let lease = match ask.purpose {
-            Purpose::Begin => ask.lease,
-            Purpose::Claim { .. } => None,
+        let (lease, batch) = match ask.purpose {
+            Purpose::Begin => (ask.lease, 0),
+            Purpose::Claim { .. } => (None, ask.batch),
         };
         Attempt::new(
             ask.key.clone(),
@@ -335,7 +352,7 @@ impl Engine {
             ask.durability,
             ask.fingerprint.clone(),
             order,
-            (ask.batch, past.shadow),
+            (batch, past.shadow),
             self.options.max_note_len,
         )
     }
@@ -398,7 +415,10 @@ impl Engine {
         });
         // Taking it back repeats the mark before.
         let mark_len = mark_before.mark.as_ref().map_or(0, |mark| mark.record.len() as u64);
-        let reserve = if deferred { ask.settlement(0) + mark_len } else { 0 };
+        let note =
+            past.previous.as_ref().and_then(|previous| previous.note.as_ref()).filter(|_| deferred).cloned();
+        let note_len = note.as_ref().map_or(0, Vec::len);
+        let reserve = if deferred { ask.settlement(note_len) + mark_len } else { 0 };
         let haste = ask.durable(self).haste();
         let seq = match &mark_record {
             Some(mark) => self.journal.append(&[&record, mark], Room::Claim { reserve }, haste)?,
@@ -418,7 +438,7 @@ impl Engine {
             let state = State::Settled { record: mark.into(), undelivered: holder.clone() };
             locked.set_second(&order.entity, seq, state);
         }
-        Ok(Granted { seq, grant: Grant::Completed { record, reserved: reserve, holder } })
+        Ok(Granted { seq, grant: Grant::Completed { record, note, reserved: reserve, holder } })
     }
 
     /// A response as it is recorded.
@@ -472,19 +492,21 @@ pub(super) fn mark_record(
     shadow: Time,
     setter: Option<&[u8]>,
 ) -> Vec<u8> {
-    let kept_until = match retention {
+    let expires_at = match retention {
         Retention::For(length) => now.after(length),
         Retention::Forever => Time::NEVER,
     };
-    let body = Body::Mark { timestamp, applied_at: now, setter };
-    StoredRecord { key: &entity.bytes, purge_at: kept_until.max(shadow), body }.to_bytes()
+    let body = Body::Mark { timestamp, applied_at: now, expires_at, setter };
+    StoredRecord { key: &entity.bytes, purge_at: expires_at.max(shadow), body }.to_bytes()
 }
 
 /// The record of a claim that is given up.
 pub(super) fn released_record(attempt: &Attempt, cause: Cause, now: Time) -> Vec<u8> {
     let note = attempt.progress().note.clone();
     let expires_at = now.after(attempt.window);
-    let body = Body::Released { expires_at, attempt: attempt.number, cause, note: note.as_deref() };
+    let released =
+        Released { expires_at, attempt: attempt.number, cause, taken_back: false, note: note.as_deref() };
+    let body = Body::Released(released);
     StoredRecord { key: &attempt.key.bytes, purge_at: expires_at.max(attempt.shadow), body }.to_bytes()
 }
 

@@ -15,12 +15,12 @@ use crate::key::Key;
 use crate::live::attempt::{Order, wake};
 use crate::live::map::Locked;
 use crate::live::{Attempt, Owner, Phase, State};
-use crate::record::{Body, StoredRecord, key_of};
+use crate::record::{Body, Released, StoredRecord, key_of};
 
 impl Engine {
     /// The caller has its answer: from here on the claim stays.
     pub(crate) fn deliver(&self, granted: &Granted) {
-        let Grant::Completed { record, reserved, holder } = &granted.grant else { return };
+        let Grant::Completed { record, reserved, holder, .. } = &granted.grant else { return };
         self.journal.unreserve(*reserved);
         if let Some(attempt) = holder {
             let phase = Phase::Completed { seq: granted.seq, record: Arc::clone(record) };
@@ -49,8 +49,11 @@ impl Engine {
         match &granted.grant {
             // Closed or poisoned: then it becomes an orphan.
             Grant::Running(attempt) => drop(self.abort(attempt)),
-            Grant::Completed { record, reserved, holder } => {
-                if !self.release_claim(granted.seq, record, *reserved, holder.as_ref()).unwrap_or(false) {
+            Grant::Completed { record, note, reserved, holder } => {
+                if !self
+                    .release_claim(granted.seq, record, note.as_deref(), *reserved, holder.as_ref())
+                    .unwrap_or(false)
+                {
                     self.journal.unreserve(*reserved);
                     if let Some(attempt) = holder {
                         self.release_entity(attempt, Phase::Released);
@@ -65,6 +68,7 @@ impl Engine {
         &self,
         seq: u64,
         record: &Arc<[u8]>,
+        note: Option<&[u8]>,
         reserved: u64,
         holder: Option<&Arc<Attempt>>,
     ) -> Result<bool> {
@@ -82,13 +86,14 @@ impl Engine {
             let StoredRecord { purge_at, body: Body::Done(done), .. } = StoredRecord::decode(&claim)? else {
                 return None;
             };
-            let body = Body::Released {
+            let released = Released {
                 expires_at: done.expires_at,
                 attempt: done.attempt,
                 cause: Cause::Aborted,
-                note: None,
+                taken_back: true,
+                note,
             };
-            Some(StoredRecord { key: bytes, purge_at, body }.to_bytes())
+            Some(StoredRecord { key: bytes, purge_at, body: Body::Released(released) }.to_bytes())
         });
         let mark =
             holder.zip(order).and_then(|(attempt, order)| mark_taken_back(&mut locked, attempt, order));

@@ -53,8 +53,7 @@ pub(crate) struct Engine {
     live: LiveMap,
     runs: RunStore,
     catalog: Catalog,
-    /// A [`Phase`].
-    phase: AtomicU8,
+    phase: Life,
     next_token: AtomicU64,
     work: Work,
     merges: Work,
@@ -99,17 +98,36 @@ enum Phase {
     Superseded = 2,
 }
 
-impl Engine {
+/// An engine's phase, for those who may outlive it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Life(Arc<AtomicU8>);
+
+impl Life {
     fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::Acquire) {
+        match self.0.load(Ordering::Acquire) {
             0 => Phase::Open,
             2 => Phase::Superseded,
             _ => Phase::Closed,
         }
     }
 
+    /// Whether the store was reopened: nobody owns anything there any more.
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.phase() == Phase::Superseded
+    }
+}
+
+impl Engine {
+    fn phase(&self) -> Phase {
+        self.phase.phase()
+    }
+
     fn set_phase(&self, phase: Phase) {
-        self.phase.store(phase as u8, Ordering::Release);
+        self.phase.0.store(phase as u8, Ordering::Release);
+    }
+
+    pub(crate) fn life(&self) -> Life {
+        self.phase.clone()
     }
 
     /// Fails if no verdict can be given. Checked under the shard lock where it matters: closing

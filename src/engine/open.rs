@@ -11,7 +11,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use parking_lot::{Mutex, RwLock};
 use super::handover::Handover;
 use super::maintain::{FlushHistory, Hold, SegmentPool, wall_bits};
 use super::work::Work;
-use super::{Counters, Engine, TOKEN_BITS};
+use super::{Counters, Engine, Life, TOKEN_BITS};
 use crate::catalog::{CATALOG_FILE, Catalog, Contents, Edit, FORMAT, Meta};
 use crate::clock::{Time, Timeline};
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ use crate::journal::{AppendError, Haste, Journal, Room};
 use crate::key::{Key, KeyHasher};
 use crate::live::{LiveMap, State};
 use crate::options::{Downtime, Options};
-use crate::record::{Body, StoredRecord};
+use crate::record::{Body, Released, StoredRecord};
 use crate::runs::{FlushError, RunStore};
 
 pub(crate) const JOURNAL_DIR: &str = "journal";
@@ -45,7 +45,8 @@ const HOLD: Duration = Duration::from_secs(600);
 
 impl Engine {
     /// Recovers the store in a directory, whose lock the caller holds.
-    pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Self>> {
+    /// In place of `superseded`, time goes on from it and not from the wall clock.
+    pub(crate) fn open(dir: &Path, options: Options, superseded: Option<&Self>) -> Result<Arc<Self>> {
         let disk = Arc::clone(&options.disk);
         for dir in [dir.join(JOURNAL_DIR), dir.join(RUNS_DIR)] {
             disk.create_dir(&dir).map_err(|error| Error::io(&dir, error))?;
@@ -79,7 +80,10 @@ impl Engine {
             disk.remove(path).map_err(|error| Error::io(path, error))?;
         }
 
-        let (start, hold) = start_time(&options, &contents, latest);
+        let (start, hold) = match superseded {
+            Some(engine) => (engine.now().max(latest), engine.hold),
+            None => start_time(&options, &contents, latest),
+        };
         let timeline = Timeline::starting_at(start, Arc::clone(&options.clock));
         let orphans = adopt_orphans(&live, known.released, start);
 
@@ -103,7 +107,7 @@ impl Engine {
             live,
             runs,
             catalog,
-            phase: AtomicU8::new(0),
+            phase: Life::default(),
             next_token: AtomicU64::new((era << TOKEN_BITS) + 1),
             work: Work::default(),
             merges: Work::default(),
@@ -233,12 +237,13 @@ fn adopt_orphans(live: &LiveMap, released: u64, now: Time) -> u64 {
             };
             orphans += 1;
             let expires_at = now.after(begin.window);
-            let body = Body::Released {
+            let body = Body::Released(Released {
                 expires_at,
                 attempt: begin.attempt,
                 cause: Cause::Orphaned,
+                taken_back: false,
                 note: begin.note,
-            };
+            });
             let record = StoredRecord { key, purge_at: purge_at.max(expires_at), body }.to_bytes();
             before += entry.cost();
             // Not in a run yet, however old its frame is.

@@ -109,6 +109,8 @@ pub(crate) struct Past {
     pub(crate) seq: u64,
     /// The key was forgotten or released, rather than expired or never seen.
     pub(crate) freed: bool,
+    /// It hides a completion that a crash could bring back while its frame is not durable.
+    pub(crate) hides: bool,
     /// Its lease lapsed; whoever takes the key over fences it.
     pub(crate) lapsed: Option<Arc<Attempt>>,
 }
@@ -155,6 +157,7 @@ fn lapsed(attempt: &Arc<Attempt>, seq: u64) -> Past {
         previous: Some(Previous { cause: Cause::LeaseExpired, attempt: attempt.number, note }),
         seq,
         freed: true,
+        hides: false,
         lapsed: Some(Arc::clone(attempt)),
     }
 }
@@ -167,11 +170,15 @@ fn id_of_record(bytes: &Arc<[u8]>, seq: u64, now: Time) -> Result<IdView> {
     let past = Past { shadow: record.purge_at, seq, ..Past::default() };
     Ok(match record.body {
         Body::Done(done) if now < done.expires_at => IdView::Done { record: Arc::clone(bytes), seq },
-        Body::Released { expires_at, attempt, cause, note } if now < expires_at => {
-            let previous = Some(Previous { cause, attempt, note: note.map(<[u8]>::to_vec) });
-            IdView::Absent(Past { previous, freed: true, ..past })
+        Body::Released(released) => {
+            let previous = (now < released.expires_at).then(|| Previous {
+                cause: released.cause,
+                attempt: released.attempt,
+                note: released.note.map(<[u8]>::to_vec),
+            });
+            IdView::Absent(Past { freed: previous.is_some(), previous, hides: released.taken_back, ..past })
         }
-        Body::Tombstone => IdView::Absent(Past { freed: true, ..past }),
+        Body::Tombstone => IdView::Absent(Past { freed: true, hides: true, ..past }),
         _ => IdView::Absent(past),
     })
 }
@@ -207,7 +214,7 @@ pub(crate) fn mark_view(
     };
     let mark = match shown {
         Some(bytes) => match decode(bytes)? {
-            StoredRecord { purge_at, body: Body::Mark { timestamp, .. }, .. } if now < purge_at => {
+            StoredRecord { body: Body::Mark { timestamp, expires_at, .. }, .. } if now < expires_at => {
                 Some(LiveMark { record: Arc::clone(bytes), timestamp })
             }
             _ => None,

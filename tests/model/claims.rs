@@ -227,7 +227,11 @@ impl Run {
                 if guard.id() != id_text(want.key.1).as_bytes() {
                     return Err(format!("a guard of another id: {guard:?}"));
                 }
-                self.guards.push(Held { guard, number, synced: self.is_synced(want.sync) });
+                let synced = self.is_synced(want.sync);
+                if !synced {
+                    self.unsynced.insert(number);
+                }
+                self.guards.push(Held { guard, number, synced });
             }
         }
         self.check(wants, seen)
@@ -258,7 +262,9 @@ impl Run {
                 .map_err(|why| format!("claim {index}\n{why}"))?;
             self.follow(want, &seen);
             if let (Some(running), Seen::Busy(shown)) = (running, &seen) {
-                self.waits.push(Waiting { running, number: shown.guard, old: false });
+                let synced = self.is_synced(want.sync)
+                    && !(known::WAITS_ARE_AS_DURABLE_AS_THE_GUARD && self.unsynced.contains(&shown.guard));
+                self.waits.push(Waiting { running, number: shown.guard, synced, old: false });
             }
         }
         Ok(())
@@ -298,7 +304,7 @@ impl Run {
         let ids: Vec<Key> = wants.iter().map(|want| want.key).collect();
         let entities: Vec<Key> =
             wants.iter().filter_map(|want| want.order).map(|(entity, _)| entity).collect();
-        self.model.change_stepwise(&Touched { ids, entities }, |mut world, at| {
+        self.model.change_stepwise(&Touched { ids, entities, ..Touched::default() }, |mut world, at| {
             let mut steps = vec![world.clone()];
             let mut undo = Vec::new();
             for (index, want) in wants.iter().enumerate() {
@@ -324,5 +330,6 @@ fn is_new(seen: &Seen) -> bool {
 }
 
 fn touched(want: &Want) -> Touched {
-    Touched { ids: vec![want.key], entities: want.order.iter().map(|&(entity, _)| entity).collect() }
+    let entities = want.order.iter().map(|&(entity, _)| entity).collect();
+    Touched { ids: vec![want.key], entities, ..Touched::default() }
 }

@@ -5,7 +5,7 @@ use crate::known;
 use crate::model::Touched;
 use crate::names::{LONGEST_NOTE, note_bytes, response_bytes};
 use crate::ops::{Door, Ending};
-use crate::run::{Checked, Held, Run, polled_once, reply};
+use crate::run::{Checked, Held, Run, Waiting, polled_once, reply};
 use crate::seen::{Seen, done, settled};
 use crate::verdict::{End, fenced};
 use crate::world::{Moment, World};
@@ -186,7 +186,8 @@ impl Run {
                 return Ok(());
             }
         };
-        let (number, old, busy) = (waiting.number, waiting.old, waiting.running.busy());
+        let Waiting { ref running, number, synced, old } = *waiting;
+        let busy = running.busy();
         let durable = self.model.is_durable();
         self.model.expect(&Touched::default(), &seen, |world, at| {
             let completed = world.completed.get(&number);
@@ -216,7 +217,7 @@ impl Run {
             }
             answers
         })?;
-        if self.synced && !old && matches!(seen, Seen::Completed(_)) {
+        if synced && !old && matches!(seen, Seen::Completed(_)) {
             self.model.pin(&Touched::default(), |world, _| world.completed.contains_key(&number));
         }
         Ok(())

@@ -24,3 +24,7 @@ pub const BATCHES_SHARE_AN_ENTITY: bool = true;
 
 /// Within a batch, what has to wait for the disk is decided again after everything that follows it.
 pub const BATCHES_DECIDE_OUT_OF_ORDER: bool = true;
+
+/// A wait that was begun by a call with `Sync` is told of a completion that is not durable yet, where
+/// the guard was begun with an interval.
+pub const WAITS_ARE_AS_DURABLE_AS_THE_GUARD: bool = true;

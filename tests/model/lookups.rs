@@ -11,11 +11,15 @@ use oncedb::{Advance, Durability, Error, ScopeOptions};
 use std::time::Duration;
 
 fn id(key: Key) -> Touched {
-    Touched { ids: vec![key], entities: Vec::new() }
+    Touched { ids: vec![key], ..Touched::default() }
+}
+
+fn lookup(key: Key) -> Touched {
+    Touched { lookups: vec![key], ..Touched::default() }
 }
 
 fn entity(key: Key) -> Touched {
-    Touched { ids: Vec::new(), entities: vec![key] }
+    Touched { entities: vec![key], ..Touched::default() }
 }
 
 fn is(answer: oncedb::Result<bool>) -> Seen {
@@ -37,9 +41,9 @@ impl Run {
             Ok(record) => Seen::Found(record.as_ref().map(Shown::of)),
             Err(error) => fails(&error),
         };
-        self.model.expect(&id(key), &seen, |world, at| vec![world.get(at, key)])?;
+        self.model.expect(&lookup(key), &seen, |world, at| vec![world.get(at, key)])?;
         if self.synced {
-            self.model.pin(&id(key), |world, at| world.get(at, key) == seen);
+            self.model.pin(&lookup(key), |world, at| world.get(at, key) == seen);
         }
         Ok(())
     }
@@ -47,9 +51,9 @@ impl Run {
     pub fn contains(&mut self, key: Key) -> Checked {
         let seen = is(self.scope(key.0).contains(id_text(key.1)));
         let contains = |found: &Seen| Seen::Is(matches!(found, Seen::Found(Some(_))));
-        self.model.expect(&id(key), &seen, |world, at| vec![contains(&world.get(at, key))])?;
+        self.model.expect(&lookup(key), &seen, |world, at| vec![contains(&world.get(at, key))])?;
         if self.synced {
-            self.model.pin(&id(key), |world, at| contains(&world.get(at, key)) == seen);
+            self.model.pin(&lookup(key), |world, at| contains(&world.get(at, key)) == seen);
         }
         Ok(())
     }

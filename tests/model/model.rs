@@ -12,6 +12,8 @@ use oncedb::Cause;
 #[derive(Clone, Debug, Default)]
 pub struct Touched {
     pub ids: Vec<Key>,
+    /// Of which only what is completed shows.
+    pub lookups: Vec<Key>,
     pub entities: Vec<Key>,
 }
 
@@ -34,7 +36,7 @@ impl Model {
     /// Keeps the worlds in which `seen` is one of the answers.
     pub fn expect(
         &mut self,
-        Touched { ids, entities }: &Touched,
+        Touched { ids, entities, lookups }: &Touched,
         seen: &Seen,
         answers: impl Fn(&mut World, Moment) -> Vec<Seen>,
     ) -> Result<(), String> {
@@ -54,7 +56,7 @@ impl Model {
         }
         if after.is_empty() {
             let related = |world: &World| {
-                let ids: Vec<_> = ids.iter().map(|id| (id, world.ids.get(id))).collect();
+                let ids: Vec<_> = ids.iter().chain(lookups).map(|id| (id, world.ids.get(id))).collect();
                 let marks: Vec<_> = entities.iter().map(|id| (id, world.marks.get(id))).collect();
                 format!("{ids:?}, marks {marks:?}")
             };
@@ -77,7 +79,7 @@ impl Model {
     /// A change in several steps, which are recorded one after the other: the world after each.
     pub fn change_stepwise(
         &mut self,
-        Touched { ids, entities }: &Touched,
+        Touched { ids, entities, .. }: &Touched,
         steps: impl Fn(World, Moment) -> Vec<World>,
     ) {
         let at = self.at;
@@ -108,7 +110,7 @@ impl Model {
     }
 
     /// What was just told must hold after a crash too.
-    pub fn pin(&mut self, Touched { ids, entities }: &Touched, holds: impl Fn(World, Moment) -> bool) {
+    pub fn pin(&mut self, Touched { ids, entities, .. }: &Touched, holds: impl Fn(World, Moment) -> bool) {
         let at = self.at;
         for worlds in &mut self.behind {
             worlds.retain(|world| {

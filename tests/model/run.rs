@@ -7,6 +7,7 @@ use crate::ops::{History, Op, Pass};
 use crate::seen::{Bytes, Reply, Tokens};
 use oncedb::simulation::MemoryDisk;
 use oncedb::{Guard, InProgress, ManualClock, Pending, Scope, Store};
+use std::collections::BTreeSet;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub struct Held {
 pub struct Waiting {
     pub running: InProgress,
     pub number: usize,
+    /// Whether a crash must not take back what the wait is told.
+    pub synced: bool,
     /// Whether the store was recovered since.
     pub old: bool,
 }
@@ -44,6 +47,8 @@ pub struct Run {
     pub deploy: u8,
     pub model: Model,
     pub guards: Vec<Held>,
+    /// The guards whose completion need not be durable.
+    pub unsynced: BTreeSet<usize>,
     pub waits: Vec<Waiting>,
     pub tokens: Tokens,
     pub next_guard: usize,
@@ -62,6 +67,7 @@ impl Run {
             deploy: 0,
             model: Model::new(),
             guards: Vec::new(),
+            unsynced: BTreeSet::new(),
             waits: Vec::new(),
             tokens: Tokens::new(),
             next_guard: 0,
@@ -69,7 +75,10 @@ impl Run {
         };
         run.first_open();
         for (step, op) in history.ops.iter().enumerate() {
-            run.step(op).map_err(|why| format!("step {step}, {op:?}\n{why}"))?;
+            let started = std::time::Instant::now();
+            let r = run.step(op);
+            debug_slow(started, &run.model, op);
+            r.map_err(|why| format!("step {step}, {op:?}\n{why}"))?;
         }
         run.survey().map_err(|why| format!("at the end\n{why}"))
     }
@@ -162,5 +171,10 @@ pub fn reply(len: Option<u16>) -> Reply {
         None => Reply::None,
         Some(len) if len > LONGEST_RESPONSE => Reply::Omitted(len as u64),
         Some(len) => Reply::Stored(Bytes(response_bytes(len))),
+    }
+}
+pub fn debug_slow(start: std::time::Instant, model: &Model, op: &dyn std::fmt::Debug) {
+    if start.elapsed() > Duration::from_millis(200) {
+        eprintln!("SLOW {:?} {} worlds {op:?}", start.elapsed(), model.worlds.len());
     }
 }

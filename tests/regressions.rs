@@ -1,0 +1,264 @@
+//! What went wrong once and must not again, each for its whole kind.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, SystemTime};
+
+use oncedb::simulation::MemoryDisk;
+use oncedb::{
+    Cause, Durability, ManualClock, Options, Outcome, Retention, Scope, ScopeOptions, Settled, Store,
+    Timestamp,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+struct Place {
+    disk: MemoryDisk,
+    clock: ManualClock,
+}
+
+impl Place {
+    fn new() -> Self {
+        let clock = ManualClock::new(SystemTime::UNIX_EPOCH + 1_000_000 * SECOND);
+        Self { disk: MemoryDisk::new(1), clock }
+    }
+
+    fn options(&self) -> Options {
+        Store::options().disk(&self.disk).clock(self.clock.clone())
+    }
+
+    fn open(&self) -> Store {
+        self.options().open("store").unwrap()
+    }
+}
+
+fn mark(scope: &Scope, entity: &str) -> Option<Timestamp> {
+    scope.last_applied(entity).unwrap().map(|mark| mark.timestamp())
+}
+
+#[test]
+fn a_scopes_lease_does_not_let_a_one_step_claim_lapse() {
+    for drops in [false, true] {
+        let place = Place::new();
+        let store = place.open();
+        let scope = store.scope_with("s", ScopeOptions::new().lease(30 * SECOND)).unwrap();
+        let mut first = scope.request("a").order("e", Timestamp::from_secs(200)).claim_async();
+        assert!(poll_once(&mut first).is_pending());
+        store.sync().unwrap();
+        place.clock.advance(31 * SECOND);
+        let older = scope.request("b").order("e", Timestamp::from_secs(100)).claim().unwrap();
+        assert!(older.is_in_progress(), "{older:?}");
+        if drops {
+            drop(first);
+            assert_eq!(mark(&scope, "e"), None);
+        } else {
+            assert!(matches!(poll_once(&mut first), Poll::Ready(Ok(Outcome::New(_)))));
+            assert_eq!(mark(&scope, "e"), Some(Timestamp::from_secs(200)));
+        }
+    }
+}
+
+#[test]
+fn notes_of_changing_length_do_not_use_up_the_journal() {
+    let place = Place::new();
+    let store = place.options().memory_limit(1 << 20).open("store").unwrap();
+    let scope = store.scope("s").unwrap();
+    let guard = scope.begin("a").unwrap().into_new().unwrap();
+    for _ in 0..1_000 {
+        guard.note([7; 4096]).unwrap();
+        guard.note("").unwrap();
+    }
+    for number in 0..50 {
+        let claim = scope.request(format!("{number}")).claim_with([1; 50_000]);
+        assert!(claim.unwrap().is_new());
+    }
+    guard.complete().unwrap();
+}
+
+#[test]
+fn waits_that_are_over_leave_nothing_behind() {
+    let place = Place::new();
+    let store = place.open();
+    let scope = store.scope("s").unwrap();
+    let guard = scope.begin("a").unwrap().into_new().unwrap();
+    // With something left behind by each, this takes minutes.
+    for _ in 0..100_000 {
+        let Outcome::InProgress(running) = scope.begin("a").unwrap() else { panic!("it runs") };
+        assert!(matches!(running.wait(Duration::ZERO).unwrap(), Settled::Running));
+    }
+    guard.complete().unwrap();
+}
+
+#[test]
+fn a_note_from_before_a_lower_limit_hurts_nobody() {
+    let place = Place::new();
+    let store = place.options().max_note_len(1 << 20).open("store").unwrap();
+    let guard = store.scope("s").unwrap().begin("a").unwrap().into_new().unwrap();
+    guard.note(vec![1; 900 << 10]).unwrap();
+    drop(guard);
+    store.close().unwrap();
+    let store = place.options().memory_limit(1 << 20).max_response_len(0).open("store").unwrap();
+    let scope = store.scope("s").unwrap();
+    let guard = scope.begin("a").unwrap().into_new().unwrap();
+    let previous = guard.previous().unwrap();
+    assert_eq!((previous.cause, previous.note.as_ref().map(Vec::len)), (Cause::Aborted, Some(900 << 10)));
+    assert!(scope.claim("b").unwrap().is_new());
+    guard.complete().unwrap();
+    store.sync().unwrap();
+}
+
+#[test]
+fn a_batch_larger_than_the_memory_is_claimed_whole() {
+    let place = Place::new();
+    let store = place.options().memory_limit(4 << 20).open("store").unwrap();
+    let scope = store.scope("s").unwrap();
+    let ids: Vec<_> = (0..60_000).map(|number| format!("evt_{number:020}")).collect();
+    let outcomes = scope.claim_many(&ids).unwrap();
+    assert!(outcomes.iter().all(Outcome::is_new));
+    let again = scope.claim_many(&ids).unwrap();
+    assert!(again.iter().all(Outcome::is_duplicate));
+}
+
+#[test]
+fn maintenance_from_many_threads_keeps_each_record_once() {
+    let place = Place::new();
+    let store = place.open();
+    let scope = store.scope("s").unwrap();
+    std::thread::scope(|threads| {
+        for thread in 0..4 {
+            let (store, scope) = (&store, &scope);
+            threads.spawn(move || {
+                for round in 0..24 {
+                    let ids = (0..50).map(|number| format!("{thread}-{round}-{number}"));
+                    assert!(scope.claim_many(ids).unwrap().iter().all(Outcome::is_new));
+                    store.maintain().unwrap();
+                }
+            });
+        }
+    });
+    store.maintain().unwrap();
+    let stats = store.stats();
+    assert_eq!(stats.live_keys, 4 * 24 * 50);
+    store.close().unwrap();
+    drop(scope);
+    let store = place.open();
+    assert_eq!(store.stats().live_keys, 4 * 24 * 50);
+}
+
+#[test]
+fn what_a_claim_leaves_when_it_is_taken_back_is_what_it_found() {
+    let place = Place::new();
+    let store = place.open();
+    let day = 24 * 3600 * SECOND;
+    let retention = ScopeOptions::new().mark_retention(Retention::For(day));
+    let scope = store.scope_with("s", retention).unwrap();
+    let guard = scope.begin("a").unwrap().into_new().unwrap();
+    guard.note("half done").unwrap();
+    drop(guard);
+    assert!(scope.request("b").order("e", Timestamp::from_secs(1)).claim().unwrap().is_new());
+    place.clock.advance(day / 2);
+    let mut claim = scope.request("a").order("e", Timestamp::from_secs(2)).claim_async();
+    assert!(poll_once(&mut claim).is_pending());
+    drop(claim);
+    let guard = scope.begin("a").unwrap().into_new().unwrap();
+    assert_eq!(guard.attempt(), 3);
+    assert_eq!(guard.previous().unwrap().note.as_deref(), Some(&b"half done"[..]));
+    assert_eq!(mark(&scope, "e"), Some(Timestamp::from_secs(1)));
+    place.clock.advance(day / 2);
+    assert_eq!(mark(&scope, "e"), None, "the old mark keeps its own time");
+}
+
+#[test]
+fn new_after_a_freed_completion_survives_a_crash() {
+    for seed in 0..40 {
+        let disk = MemoryDisk::new(seed);
+        let options = || Store::options().disk(&disk);
+        let store = options().open("store").unwrap();
+        let scope = store.scope("s").unwrap();
+        let mut taken = scope.claim_async("taken");
+        assert!(poll_once(&mut taken).is_pending());
+        store.sync().unwrap();
+        drop(taken);
+        assert!(scope.claim("forgotten").unwrap().is_new());
+        let mut forgotten = scope.forget_async("forgotten");
+        assert!(poll_once(&mut forgotten).is_pending());
+        let guards = ["taken", "forgotten"].map(|id| scope.begin(id).unwrap().into_new().unwrap());
+        disk.crash();
+        std::mem::forget(guards);
+        drop((forgotten, scope));
+        // The dead store cannot write any more; its directory is free.
+        let store = options().open("store").unwrap();
+        let scope = store.scope("s").unwrap();
+        for id in ["taken", "forgotten"] {
+            assert!(
+                matches!(scope.begin(id).unwrap(), Outcome::New(_)),
+                "seed {seed}: {id} was given out as new"
+            );
+        }
+    }
+}
+
+#[test]
+fn reopening_in_place_does_not_look_at_the_wall_clock() {
+    let place = Place::new();
+    let store = place.open();
+    let scope = store.scope("s").unwrap();
+    assert!(scope.claim("a").unwrap().is_new());
+    let Outcome::New(_guard) = scope.begin("b").unwrap() else { panic!("it is new") };
+    let Outcome::InProgress(running) = scope.begin("b").unwrap() else { panic!("it runs") };
+    place.clock.step_wall(30 * 24 * 3600);
+    store.reopen().unwrap();
+    assert!(scope.claim("a").unwrap().is_duplicate());
+    assert!(matches!(running.wait(60 * SECOND).unwrap(), Settled::Released), "begin again");
+    drop(_guard);
+    assert!(matches!(running.wait(60 * SECOND).unwrap(), Settled::Released));
+    store.close().unwrap();
+}
+
+#[test]
+fn one_batch_is_decided_in_its_order() {
+    let place = Place::new();
+    let store = place.open();
+    let scope = store.scope("s").unwrap();
+    let event = |id: &str, at| scope.request(id).order("e", Timestamp::from_secs(at));
+    let begun = store.begin_requests([event("a", 1), event("b", 2), event("a", 1)]).unwrap();
+    assert!(matches!(begun[0], Ok(Outcome::New(_))));
+    assert!(matches!(begun[1], Ok(Outcome::InProgress(_))), "one event of an entity at a time");
+    assert!(matches!(begun[2], Ok(Outcome::InProgress(_))));
+    drop(begun);
+    let claimed = store
+        .claim_requests([event("c", 3), event("c", 3), event("d", 2), event("e", 4), event("f", 3)])
+        .unwrap()
+        .into_iter()
+        .map(Result::unwrap)
+        .collect::<Vec<_>>();
+    assert!(claimed[0].is_new() && claimed[1].is_duplicate() && claimed[2].is_stale());
+    assert!(claimed[3].is_new() && claimed[4].is_stale());
+}
+
+#[test]
+fn an_interval_does_not_keep_claims_from_the_kernel() {
+    let dir = tempfile::tempdir().unwrap();
+    let hour = Durability::Interval(3600 * SECOND);
+    let store = Store::options().durability(hour).open(dir.path()).unwrap();
+    let id = b"an id to look for in the files";
+    assert!(store.scope("s").unwrap().claim(id).unwrap().is_new());
+    let is_written = || {
+        let files = std::fs::read_dir(dir.path().join("journal")).unwrap();
+        files
+            .map(|file| std::fs::read(file.unwrap().path()).unwrap_or_default())
+            .any(|bytes| bytes.windows(id.len()).any(|window| window == id))
+    };
+    // It takes 10 ms; the bound is only there to end a failing test.
+    let begun = std::time::Instant::now();
+    while !is_written() {
+        assert!(begun.elapsed() < 60 * SECOND, "the claim is only in this process's memory");
+        std::thread::yield_now();
+    }
+    assert_eq!(store.stats().syncs, 1, "and nothing but the start of the log was synced");
+}
