@@ -252,12 +252,21 @@ pub struct InProgress {
     life: Life,
     attempt: Arc<Attempt>,
     busy: Busy,
+    /// Whether the completion is to be told only once it is durable.
+    durable: bool,
     mapping: WallMapping,
 }
 
 impl InProgress {
-    pub(crate) fn new(engine: &Arc<Engine>, attempt: Arc<Attempt>, busy: Busy) -> Self {
-        Self { engine: Arc::downgrade(engine), life: engine.life(), attempt, busy, mapping: engine.mapping() }
+    pub(crate) fn new(engine: &Arc<Engine>, attempt: Arc<Attempt>, busy: Busy, durable: bool) -> Self {
+        Self {
+            engine: Arc::downgrade(engine),
+            life: engine.life(),
+            attempt,
+            busy,
+            durable,
+            mapping: engine.mapping(),
+        }
     }
 
     /// When the running attempt began.
@@ -320,7 +329,7 @@ impl InProgress {
             let reopened = self.life.is_superseded();
             return Poll::Ready(if reopened { Ok(Settled::Released) } else { Err(Error::Closed) });
         };
-        match engine.poll_attempt(waiter, context) {
+        match engine.poll_attempt(waiter, self.durable, context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(Some(record))) if self.busy == Busy::Id => {
                 let shown = Shown { record, response: None };

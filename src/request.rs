@@ -262,7 +262,9 @@ fn outcome<N>(
             Outcome::New(new(granted.grant).expect("a claim is granted for the purpose it was made for"))
         }
         Verdict::Duplicate(shown) => Outcome::Duplicate(Record::new(shown, mapping())),
-        Verdict::InProgress(attempt, busy) => Outcome::InProgress(InProgress::new(engine, attempt, busy)),
+        Verdict::InProgress(attempt, busy, durable) => {
+            Outcome::InProgress(InProgress::new(engine, attempt, busy, durable))
+        }
         Verdict::Mismatch(shown) => Outcome::Mismatch(Record::new(shown, mapping())),
         Verdict::Stale(record) => Outcome::Stale(Mark::new(record, mapping())),
     }

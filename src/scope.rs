@@ -11,7 +11,7 @@ use crate::engine::{Ask, Engine};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::key::{Key, Kind};
-use crate::options::ScopeOptions;
+use crate::options::{Durability, ScopeOptions};
 use crate::outcome::{Advance, Busy, InProgress, Mark, Outcome, Record};
 use crate::pending::Pending;
 use crate::request::{Request, claimed, order};
@@ -386,7 +386,10 @@ fn advance_of(engine: &Arc<Engine>, advanced: Advanced) -> Advance {
     match advanced {
         Advanced::Applied(_) => Advance::Applied,
         Advanced::Stale(record) => Advance::Stale(Mark::new(record, engine.mapping())),
-        Advanced::Busy(attempt) => Advance::InProgress(InProgress::new(engine, attempt, Busy::Entity)),
+        Advanced::Busy(attempt) => {
+            let durable = engine.options().durability == Durability::Sync;
+            Advance::InProgress(InProgress::new(engine, attempt, Busy::Entity, durable))
+        }
     }
 }
 

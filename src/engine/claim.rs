@@ -58,7 +58,8 @@ pub(crate) enum Purpose {
 pub(crate) enum Verdict {
     New(Granted),
     Duplicate(Shown),
-    InProgress(Arc<Attempt>, Busy),
+    /// Who is busy, and whether a waiter is to be told only what is durable.
+    InProgress(Arc<Attempt>, Busy, bool),
     Mismatch(Shown),
     /// The mark's record.
     Stale(Arc<[u8]>),
@@ -229,7 +230,7 @@ impl Engine {
                     let record = Arc::from(attempt.begin_record(note.as_deref()));
                     Verdict::Mismatch(Shown { record, response: None })
                 } else {
-                    Verdict::InProgress(attempt, Busy::Id)
+                    Verdict::InProgress(attempt, Busy::Id, ask.durable(self).is_sync())
                 }));
             }
             IdView::Absent(past) => past,
@@ -245,7 +246,7 @@ impl Engine {
                 });
             }
             if let Some(owner) = owner {
-                return Ok(Step::Done(Verdict::InProgress(owner, Busy::Entity)));
+                return Ok(Step::Done(Verdict::InProgress(owner, Busy::Entity, ask.durable(self).is_sync())));
             }
         }
         if past.hides

@@ -110,16 +110,17 @@ impl Engine {
         }
     }
 
-    /// For a waiter: ready once nobody may go on with the attempt, with its record if it completed
-    /// and no crash can take that back.
+    /// For a waiter: ready once nobody may go on with the attempt, with its record if it completed and,
+    /// where that is asked, no crash can take that back.
     pub(crate) fn poll_attempt(
         &self,
         waiter: &Waiter,
+        durable: bool,
         context: &Context<'_>,
     ) -> Poll<Result<Option<Arc<[u8]>>>> {
         let attempt = waiter.attempt();
         match waiter.look(context.waker(), self.now()) {
-            Standing::Completed { seq, record } if self.settles_durably(attempt) => {
+            Standing::Completed { seq, record } if durable => {
                 self.journal.poll(seq, context.waker()).map(|result| {
                     result?;
                     Ok(Some(record))

@@ -6,7 +6,7 @@ use crate::names::{
     FIRST_FILLER, Key, LONGEST_KEY, LONGEST_NOTE, LONGEST_RESPONSE, SCOPES, SECOND, STORE_WINDOW,
     entity_text, id_text, scope_options,
 };
-use crate::ops::{Door, Shut};
+use crate::ops::{Ask, Door, Ending, Shut};
 use crate::run::{Checked, Live, Run};
 use crate::seen::{At, Seen, done, settled};
 use crate::verdict::End;
@@ -16,6 +16,9 @@ use std::time::Duration;
 /// Claimed once and kept for ever: by its record the store tells what time it takes it to be.
 const PROBE: &str = "probe";
 const FOR_EVER: Duration = Duration::from_secs(90 * 365 * 24 * 3600);
+
+/// More than these are made fewer after a restart.
+const MOST_WORLDS: usize = 12;
 
 impl Run {
     pub fn first_open(&mut self) {
@@ -213,7 +216,7 @@ impl Run {
         if answer.is_err() { Ok(()) } else { Err(format!("without power, but answered with {answer:?}")) }
     }
 
-    /// Looks at everything.
+    /// Looks at everything, and where that leaves too many possibilities, tries it.
     pub fn survey(&mut self) -> Checked {
         for scope in 0..3 {
             for id in 0..4 {
@@ -223,6 +226,21 @@ impl Run {
                 self.last_applied((scope, entity))?;
             }
         }
-        (0..self.fillers).try_for_each(|filler| self.contains((0, FIRST_FILLER + filler)))
+        (0..self.fillers).try_for_each(|filler| self.contains((0, FIRST_FILLER + filler)))?;
+        for scope in 0..3 {
+            for id in 0..4 {
+                if self.model.worlds.len() <= MOST_WORLDS {
+                    return Ok(());
+                }
+                let guards = self.guards.len();
+                self.begin(Door::Blocking, &Ask::plain(scope, id))?;
+                if let Ok(last) = u8::try_from(guards)
+                    && self.guards.len() > guards
+                {
+                    self.settle(Door::Blocking, last, &Ending::Abort)?;
+                }
+            }
+        }
+        Ok(())
     }
 }

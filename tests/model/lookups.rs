@@ -6,7 +6,7 @@ use crate::names::{Key, LONGEST_KEY, When, entity_text, id_text};
 use crate::ops::{Door, Wrong};
 use crate::run::{Checked, Run, polled_once};
 use crate::seen::{Marked, Seen, Shown, fails, running};
-use crate::world::State;
+use crate::world::{State, World};
 use oncedb::{Advance, Durability, Error, ScopeOptions};
 use std::time::Duration;
 
@@ -68,12 +68,10 @@ impl Run {
                 return Ok(());
             }
         });
-        let forgotten = |run: &Self| {
-            run.model.worlds.iter().any(|world| matches!(world.ids.get(&key), Some(State::Forgotten { .. })))
-        };
-        let before = forgotten(self);
+        let is_forgotten = |world: &World| matches!(world.ids.get(&key), Some(State::Forgotten { .. }));
+        let before = self.model.worlds.iter().any(is_forgotten);
         self.model.expect(&id(key), &seen, |world, at| vec![world.forget(at.now, key)])?;
-        if self.synced && (seen == Seen::Is(true) || (!before && forgotten(self))) {
+        if self.synced && (seen == Seen::Is(true) || (!before && self.model.worlds.iter().all(is_forgotten))) {
             self.model.durable();
         }
         Ok(())

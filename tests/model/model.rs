@@ -92,6 +92,9 @@ impl Model {
     }
 
     fn replace(&mut self, mut before: Vec<World>, mut after: Vec<World>) {
+        if after == self.worlds {
+            return;
+        }
         if before != after {
             unique(&mut before);
             self.behind.push(before);

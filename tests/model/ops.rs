@@ -145,6 +145,13 @@ impl fmt::Debug for Ask {
     }
 }
 
+impl Ask {
+    pub fn plain(scope: u8, id: u8) -> Self {
+        let (print, order, window, lease, sync, response) = (None, None, None, None, None, None);
+        Self { scope, id, print, order, window, lease, sync, response }
+    }
+}
+
 fn door() -> impl Strategy<Value = Door> {
     prop_oneof![
         5 => Just(Door::Blocking),
@@ -263,7 +270,7 @@ fn anything() -> BoxedStrategy<Op> {
         2 => entity().prop_map(|(scope, id)| Op::LastApplied(scope, id)),
         2 => entity().prop_map(|(scope, id)| Op::ForgetMark(scope, id)),
         3 => (door(), any::<u8>()).prop_map(|(door, wait)| Op::Wait(door, wait)),
-        1 => (1..40_u8).prop_map(Op::Fill),
+        1 => (1..16_u8).prop_map(Op::Fill),
         10 => pass().prop_map(Op::Elapse),
         2 => select(vec![-3_600, -20, -1, 1, 20, 3_600]).prop_map(Op::StepWall),
         4 => Just(Op::Maintain),
@@ -280,7 +287,7 @@ fn with_power_cuts() -> BoxedStrategy<Op> {
         12 => claims(),
         2 => pass().prop_map(Op::Elapse),
         2 => Just(Op::Maintain),
-        1 => (1..40_u8).prop_map(Op::Fill),
+        1 => (1..16_u8).prop_map(Op::Fill),
         1 => door().prop_map(Op::Sync),
         1 => door().prop_map(Op::Reopen),
         4 => restart(select(vec![Shut::PowerCut, Shut::TwoPowerCuts, Shut::PowerCut, Shut::Close])),
