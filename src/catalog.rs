@@ -196,6 +196,13 @@ impl Catalog {
             if error.kind() != io::ErrorKind::NotFound {
                 return Err(Error::io(&path, error));
             }
+            if !fresh {
+                return Err(Error::corrupt(
+                    &path,
+                    0,
+                    "it is missing, but there are files of a store beside it",
+                ));
+            }
             create()?;
         }
         let open = || {

@@ -91,11 +91,12 @@ mod tests {
 
     #[test]
     fn the_hash_is_the_documented_one() {
-        // Its values are on disk; a change of the library must not change them.
-        assert_eq!(
-            KeyHasher::new(0).hash(b"\0\x01\0\0\0evt_1"),
-            KeyHasher::new(0).hash(b"\0\x01\0\0\0evt_1")
-        );
-        assert_ne!(KeyHasher::new(0).hash(b"evt_1"), KeyHasher::new(1).hash(b"evt_1"));
+        // Its values are on disk: a change of the library must not change them.
+        let hash = |seed, key: &[u8]| KeyHasher::new(seed).hash(key);
+        let long = |prefix: &[u8], count| [prefix, &vec![b'x'; count]].concat();
+        assert_eq!(hash(0, b"\0\x01\0\0\0evt_1"), 0x6ef6_0921_2aa0_356b);
+        assert_eq!(hash(1, b"\0\x01\0\0\0evt_1"), 0x4009_e175_77bd_879d);
+        assert_eq!(hash(7, &long(b"\0\x02\0\0\0", 40)), 0xaf55_a3c8_5fa8_659a);
+        assert_eq!(hash(7, &long(b"\x01\x02\0\0\0", 300)), 0xbf40_6b96_a27e_f3de);
     }
 }

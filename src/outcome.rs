@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::key::name_of;
 use crate::live::{Attempt, Waiter};
 use crate::pending::{Pending, block_on_until};
-use crate::record::{Begin, Body, Done, Reply, StoredRecord};
+use crate::record::{self, Begin, Body, Done, Reply, StoredRecord};
 use crate::timestamp::Timestamp;
 
 /// The verdict on a claim.
@@ -113,7 +113,7 @@ impl Record {
     /// The id, without its scope.
     #[must_use]
     pub fn id(&self) -> &[u8] {
-        name_of(crate::record::key_of(&self.shown.record))
+        name_of(record::key_of(&self.shown.record))
     }
 
     /// When the attempt that this records began, by the wall clock as it was set at the call that
@@ -378,25 +378,26 @@ impl Mark {
     /// The sender's timestamp.
     #[must_use]
     pub fn timestamp(&self) -> Timestamp {
-        match StoredRecord::decode(&self.record).map(|record| record.body) {
-            Some(Body::Mark { timestamp, .. }) => timestamp,
-            _ => Timestamp::from_micros(0),
-        }
+        self.stored().map_or(Timestamp::from_micros(0), |mark| mark.timestamp)
     }
 
     /// When it was applied.
     #[must_use]
     pub fn applied_at(&self) -> SystemTime {
-        match StoredRecord::decode(&self.record).map(|record| record.body) {
-            Some(Body::Mark { applied_at, .. }) => self.mapping.wall_of(applied_at),
-            _ => self.mapping.wall,
+        self.stored().map_or(self.mapping.wall, |mark| self.mapping.wall_of(mark.applied_at))
+    }
+
+    fn stored(&self) -> Option<record::Mark<'_>> {
+        match StoredRecord::decode(&self.record)?.body {
+            Body::Mark(mark) => Some(mark),
+            _ => None,
         }
     }
 
     /// The entity, without its scope.
     #[must_use]
     pub fn entity(&self) -> &[u8] {
-        name_of(crate::record::key_of(&self.record))
+        name_of(record::key_of(&self.record))
     }
 }
 

@@ -21,7 +21,9 @@
 //! | segment, sequence number | 8, 8 | log start |
 //!
 //! v: a variable-length integer. Flag 1 of a done record: a refusal. Flags 8 and 16 of a released
-//! record: its cause; 32: it hides a completion that was taken back. Integers are little-endian, times are nanoseconds of the store's timeline.
+//! record: its cause; 32: it hides a completion that was taken back. Flag 4 of a mark: it hides a
+//! later one that was taken back. Integers are little-endian, times are nanoseconds of the store's
+//! timeline.
 
 use std::time::Duration;
 
@@ -50,7 +52,7 @@ pub(crate) enum Body<'a> {
     /// A forgotten key or mark.
     Tombstone,
     /// The last applied timestamp of an entity.
-    Mark { timestamp: Timestamp, applied_at: Time, expires_at: Time, setter: Option<&'a [u8]> },
+    Mark(Mark<'a>),
     /// A claim in progress; only in the journal.
     Begin(Begin<'a>),
     /// The first frame after a recovery: where the log before it ended; only in the journal.
@@ -76,6 +78,16 @@ pub(crate) struct Released<'a> {
     /// It hides a completion that was taken back: until it is durable, a crash brings that again.
     pub(crate) taken_back: bool,
     pub(crate) note: Option<&'a [u8]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Mark<'a> {
+    pub(crate) timestamp: Timestamp,
+    pub(crate) applied_at: Time,
+    pub(crate) expires_at: Time,
+    /// It hides a later mark that was taken back: until it is durable, a crash brings that again.
+    pub(crate) restored: bool,
+    pub(crate) setter: Option<&'a [u8]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,6 +138,7 @@ const REPLY_OMITTED: u8 = 8;
 const REPLY_FAR: u8 = 12;
 const SEQUENCE: u8 = 1;
 const SETTER: u8 = 2;
+const RESTORED: u8 = 4;
 const NOTE: u8 = 4;
 const ABORTED: u8 = 8;
 const LEASE_EXPIRED: u8 = 16;
@@ -167,11 +180,11 @@ impl<'a> StoredRecord<'a> {
                 put_optional(out, released.note);
             }
             Body::Tombstone => {}
-            Body::Mark { timestamp, applied_at, expires_at, setter } => {
-                put_varint(out, nanos(self.purge_at.since(expires_at)));
-                out.extend_from_slice(&applied_at.0.to_le_bytes());
-                put_varint(out, timestamp_bits(timestamp));
-                put_optional(out, setter);
+            Body::Mark(mark) => {
+                put_varint(out, nanos(self.purge_at.since(mark.expires_at)));
+                out.extend_from_slice(&mark.applied_at.0.to_le_bytes());
+                put_varint(out, timestamp_bits(mark.timestamp));
+                put_optional(out, mark.setter);
             }
             Body::Begin(begin) => {
                 out.extend_from_slice(&begin.claimed_at.0.to_le_bytes());
@@ -213,9 +226,10 @@ impl<'a> StoredRecord<'a> {
                 (RELEASED, cause | taken_back | note_flag(released.note))
             }
             Body::Tombstone => (TOMBSTONE, 0),
-            Body::Mark { timestamp, setter, .. } => {
-                let sequence = if timestamp.as_sequence().is_some() { SEQUENCE } else { 0 };
-                (MARK, sequence | if setter.is_some() { SETTER } else { 0 })
+            Body::Mark(mark) => {
+                let sequence = if mark.timestamp.as_sequence().is_some() { SEQUENCE } else { 0 };
+                let restored = if mark.restored { RESTORED } else { 0 };
+                (MARK, sequence | restored | if mark.setter.is_some() { SETTER } else { 0 })
             }
             Body::Begin(begin) => (BEGIN, fingerprint_flag(begin.fingerprint) | note_flag(begin.note)),
             Body::LogStart { .. } => (LOG_START, 0),
@@ -259,12 +273,13 @@ impl<'a> StoredRecord<'a> {
                 })
             }
             TOMBSTONE if flags == 0 => Body::Tombstone,
-            MARK if flags & !(SEQUENCE | SETTER) == 0 => Body::Mark {
+            MARK if flags & !(SEQUENCE | SETTER | RESTORED) == 0 => Body::Mark(Mark {
                 expires_at: earlier(purge_at, reader.varint()?)?,
                 applied_at: Time(reader.u64()?),
                 timestamp: timestamp_from_bits(reader.varint()?, flags & SEQUENCE != 0),
+                restored: flags & RESTORED != 0,
                 setter: optional(&mut reader, flags & SETTER != 0)?,
-            },
+            }),
             BEGIN if flags & !(FINGERPRINT | NOTE) == 0 => Body::Begin(Begin {
                 claimed_at: Time(reader.u64()?),
                 window: Duration::from_nanos(reader.varint()?),
@@ -283,7 +298,7 @@ impl<'a> StoredRecord<'a> {
     pub(crate) fn written_at(&self) -> Time {
         match self.body {
             Body::Done(done) => done.completed_at,
-            Body::Mark { applied_at, .. } => applied_at,
+            Body::Mark(mark) => mark.applied_at,
             Body::Begin(begin) => begin.claimed_at,
             Body::Released(_) | Body::Tombstone | Body::LogStart { .. } => Time(0),
         }
@@ -411,7 +426,8 @@ mod tests {
                 round_trip(&StoredRecord { key, purge_at, body: Body::Released(released) });
             }
             for timestamp in [Timestamp::sequence(number), Timestamp::from_micros(micros)] {
-                let body = Body::Mark { timestamp, applied_at: claimed_at, expires_at, setter: blob };
+                let mark = Mark { timestamp, applied_at: claimed_at, expires_at, restored: refusal, setter: blob };
+                let body = Body::Mark(mark);
                 round_trip(&StoredRecord { key, purge_at: Time::NEVER, body });
                 round_trip(&StoredRecord { key, purge_at, body });
             }

@@ -307,9 +307,9 @@ impl Scope {
         let (_, engine) = self.open()?;
         let entity = self.key(&engine, Kind::Mark, entity.as_ref())?;
         let mut lookup = Lookup::default();
-        let seq = engine.drive(|patience| engine.forget_mark(&entity, &mut lookup, patience))?;
+        let (seq, forgotten) = engine.drive(|patience| engine.forget_mark(&entity, &mut lookup, patience))?;
         engine.wait_store_durable(seq)?;
-        Ok(seq.is_some())
+        Ok(forgotten)
     }
 
     /// The mark of an entity: the timestamp of the last event applied to it.

@@ -262,3 +262,45 @@ fn an_interval_does_not_keep_claims_from_the_kernel() {
     }
     assert_eq!(store.stats().syncs, 1, "and nothing but the start of the log was synced");
 }
+
+#[test]
+fn new_after_a_mark_that_was_taken_back_survives_a_crash() {
+    for seed in 0..40 {
+        let disk = MemoryDisk::new(seed);
+        let options = || Store::options().disk(&disk);
+        let store = options().open("store").unwrap();
+        let scope = store.scope("s").unwrap();
+        let event = |id: &str, entity: &str, at| scope.request(id).order(entity, Timestamp::from_secs(at));
+        let mut taken = event("a", "taken", 10).claim_async();
+        assert!(poll_once(&mut taken).is_pending());
+        assert!(event("b", "forgotten", 10).claim().unwrap().is_new());
+        store.sync().unwrap();
+        drop(taken);
+        let begun = event("c", "taken", 5).begin().unwrap().into_new().unwrap();
+        assert!(scope.forget_mark("forgotten").unwrap());
+        let other = event("d", "forgotten", 5).begin().unwrap().into_new().unwrap();
+        disk.crash();
+        std::mem::forget((begun, other));
+        drop(scope);
+        let store = options().open("store").unwrap();
+        let scope = store.scope("s").unwrap();
+        for (id, entity) in [("c", "taken"), ("d", "forgotten")] {
+            let again = scope.request(id).order(entity, Timestamp::from_secs(5)).begin().unwrap();
+            assert!(matches!(again, Outcome::New(_)), "seed {seed}: {id} was given out as new");
+        }
+    }
+}
+
+#[test]
+fn a_lost_catalog_is_damage_and_nothing_is_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    assert!(store.scope("s").unwrap().claim("a").unwrap().is_new());
+    store.close().unwrap();
+    std::fs::remove_file(dir.path().join("catalog.redb")).unwrap();
+    for _ in 0..2 {
+        let error = Store::open(dir.path()).unwrap_err();
+        assert!(error.is_corruption(), "{error}");
+        assert!(!dir.path().join("catalog.redb").exists());
+    }
+}

@@ -73,9 +73,9 @@ impl Batch {
         match self.items.iter().position(|item| item.answer.is_err()) {
             None => Ok(self),
             Some(index) => {
-                let failed = self.items.swap_remove(index);
+                let failed = std::mem::replace(&mut self.items[index].answer, Err(Error::Closed));
                 drop(self);
-                Err(failed.answer.err().unwrap_or(Error::Closed))
+                Err(failed.err().unwrap_or(Error::Closed))
             }
         }
     }

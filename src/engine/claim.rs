@@ -17,7 +17,7 @@ use crate::live::map::{Locked, cost_of_claim};
 use crate::live::{Attempt, Owner, Phase, State};
 use crate::options::{Durability, Retention, Ties};
 use crate::outcome::Busy;
-use crate::record::{Body, Done, RECORD_OVERHEAD, Released, Reply, StoredRecord};
+use crate::record::{Body, Done, Mark, RECORD_OVERHEAD, Released, Reply, StoredRecord};
 use crate::timestamp::Timestamp;
 
 /// One claim, its input checked.
@@ -249,8 +249,10 @@ impl Engine {
                 return Ok(Step::Done(Verdict::InProgress(owner, Busy::Entity, ask.durable(self).is_sync())));
             }
         }
-        if past.hides
-            && let Some(wait) = self.not_yet(ask, lookups, past.seq)
+        // A completion or mark that is hidden only until a crash would make this claim wrong after it.
+        let hiding = [past.hides.then_some(past.seq), mark.hides.then_some(mark.seq)];
+        if let Some(seq) = hiding.into_iter().flatten().max()
+            && let Some(wait) = self.not_yet(ask, lookups, seq)
         {
             return Ok(wait);
         }
@@ -461,7 +463,7 @@ fn is_stale(ask: &Ask, order: &AskOrder, mark: &LiveMark, past: &Past) -> bool {
         return false;
     }
     let setter = match StoredRecord::decode(&mark.record).map(|record| record.body) {
-        Some(Body::Mark { setter, .. }) => setter,
+        Some(Body::Mark(mark)) => mark.setter,
         _ => None,
     };
     if setter == Some(name_of(&ask.key.bytes)) {
@@ -497,8 +499,8 @@ pub(super) fn mark_record(
         Retention::For(length) => now.after(length),
         Retention::Forever => Time::NEVER,
     };
-    let body = Body::Mark { timestamp, applied_at: now, expires_at, setter };
-    StoredRecord { key: &entity.bytes, purge_at: expires_at.max(shadow), body }.to_bytes()
+    let mark = Mark { timestamp, applied_at: now, expires_at, restored: false, setter };
+    StoredRecord { key: &entity.bytes, purge_at: expires_at.max(shadow), body: Body::Mark(mark) }.to_bytes()
 }
 
 /// The record of a claim that is given up.

@@ -15,7 +15,7 @@ use crate::key::Key;
 use crate::live::attempt::{Order, wake};
 use crate::live::map::Locked;
 use crate::live::{Attempt, Owner, Phase, State};
-use crate::record::{Body, Released, StoredRecord, key_of};
+use crate::record::{Body, Mark, Released, StoredRecord, key_of};
 
 impl Engine {
     /// The caller has its answer: from here on the claim stays.
@@ -136,6 +136,9 @@ fn mark_taken_back(locked: &mut Locked<'_>, attempt: &Attempt, order: &Order) ->
     }
     let purge_at = StoredRecord::decode(record)?.purge_at;
     let before = order.mark_before.as_deref().and_then(StoredRecord::decode);
-    let body = before.map_or(Body::Tombstone, |record| record.body);
+    let body = match before.map(|record| record.body) {
+        Some(Body::Mark(mark)) => Body::Mark(Mark { restored: true, ..mark }),
+        _ => Body::Tombstone,
+    };
     Some(StoredRecord { key: &order.entity.bytes, purge_at, body }.to_bytes())
 }

@@ -205,6 +205,10 @@ impl Engine {
             }
             Err(error) => {
                 self.background_failure(&error);
+                if matches!(error, FlushError::Store(Error::Corrupt { .. })) {
+                    // Other buckets are not held up by a damaged one.
+                    self.merges.request();
+                }
                 false
             }
         }

@@ -96,13 +96,13 @@ impl Engine {
         Ok(Step::Done(Advanced::Applied(seq)))
     }
 
-    /// Forgets a mark: the frame that does it, if there was one.
+    /// Forgets a mark: the frame to wait for, and whether there was one.
     pub(crate) fn forget_mark(
         &self,
         entity: &Key,
         lookup: &mut Lookup,
         patience: &mut Patience,
-    ) -> Result<Step<Option<u64>>> {
+    ) -> Result<Step<(Option<u64>, bool)>> {
         let (mut locked, mark) = self.locked_mark(entity, lookup)?;
         if let Some(State::Settled { undelivered: Some(attempt), .. }) =
             locked.first().find(entity).map(|entry| &entry.state)
@@ -111,7 +111,7 @@ impl Engine {
             return Err(crate::error::Error::InProgress);
         }
         if mark.mark.is_none() {
-            return Ok(Step::Done(None));
+            return Ok(Step::Done((mark.hides.then_some(mark.seq), false)));
         }
         let record =
             StoredRecord { key: &entity.bytes, purge_at: mark.shadow, body: Body::Tombstone }.to_bytes();
@@ -119,7 +119,7 @@ impl Engine {
         match self.journal.append(&[&record], Room::Claim { reserve: 0 }, haste) {
             Ok(seq) => {
                 locked.set_first(entity, seq, State::Settled { record: record.into(), undelivered: None });
-                Ok(Step::Done(Some(seq)))
+                Ok(Step::Done((Some(seq), true)))
             }
             Err(AppendError::NoRoom) => self.await_room(patience).map(Step::Wait),
             Err(error) => Err(error.into_error()),

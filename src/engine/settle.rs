@@ -7,6 +7,7 @@ use super::Engine;
 use super::claim::{Shown, mark_record, released_record};
 use super::drive::{Patience, Step};
 use super::view::{IdView, Lookup, id_view};
+use crate::clock::Time;
 use crate::error::{Error, Result};
 use crate::guard::Cause;
 use crate::journal::{AppendError, Haste, Room};
@@ -183,10 +184,13 @@ impl Engine {
     pub(crate) fn get(&self, key: &Key, lookup: &mut Lookup) -> Result<Step<Option<Shown>>> {
         let (mut locked, now) = self.lock_known(key, None, lookup)?;
         let view = id_view(locked.first(), key, lookup, now)?;
+        let begun = locked.first().find(key).map_or(0, |entry| entry.seq);
         drop(locked);
         let (found, seq) = match view {
             IdView::Done { record, seq } => (Some(record), seq),
             IdView::Absent(past) => (None, past.seq),
+            // What it replaced must not come back.
+            IdView::Running(attempt) if attempt.shadow > Time(0) => (None, begun),
             IdView::Running(_) => (None, 0),
         };
         if let Some(wait) = self.undurable(seq) {
@@ -210,7 +214,10 @@ impl Engine {
             IdView::Done { record, .. } => {
                 (StoredRecord::decode(&record).map_or(now, |record| record.purge_at), true, None)
             }
-            IdView::Absent(past) if past.previous.is_none() => return Ok(Step::Done((None, false))),
+            IdView::Absent(past) if past.previous.is_none() => {
+                // Forgotten by somebody else: so that this holds, too, when it returns.
+                return Ok(Step::Done((past.hides.then_some(past.seq), false)));
+            }
             // Given up, but remembered: attempts are to start again at 1.
             IdView::Absent(past) => {
                 let kept = past.lapsed.as_ref().map_or(now, |attempt| now.after(attempt.window));

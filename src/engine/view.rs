@@ -10,7 +10,7 @@ use crate::guard::{Cause, Previous};
 use crate::key::Key;
 use crate::live::map::Locked;
 use crate::live::{Attempt, Shard, State};
-use crate::record::{Body, Done, Reply, StoredRecord};
+use crate::record::{Body, Done, Mark, Reply, StoredRecord};
 use crate::runs::{Found, RunSet};
 use crate::timestamp::Timestamp;
 
@@ -127,6 +127,8 @@ pub(crate) struct MarkView {
     pub(crate) mark: Option<LiveMark>,
     pub(crate) shadow: Time,
     pub(crate) seq: u64,
+    /// It hides a mark that a crash could bring back while its frame is not durable.
+    pub(crate) hides: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -207,21 +209,22 @@ pub(crate) fn mark_view(
         (None, Some(found)) => (&found.record, found.seq),
         (None, None) => return Ok(MarkView::default()),
     };
-    let shadow = decode(bytes)?.purge_at;
+    let StoredRecord { purge_at: shadow, body, .. } = decode(bytes)?;
+    let hides = matches!(body, Body::Tombstone | Body::Mark(Mark { restored: true, .. }));
     let shown = match before {
         Some(attempt) => attempt.order.as_ref().and_then(|order| order.mark_before.as_ref()),
         None => Some(bytes),
     };
     let mark = match shown {
         Some(bytes) => match decode(bytes)? {
-            StoredRecord { body: Body::Mark { timestamp, expires_at, .. }, .. } if now < expires_at => {
-                Some(LiveMark { record: Arc::clone(bytes), timestamp })
+            StoredRecord { body: Body::Mark(mark), .. } if now < mark.expires_at => {
+                Some(LiveMark { record: Arc::clone(bytes), timestamp: mark.timestamp })
             }
             _ => None,
         },
         None => None,
     };
-    Ok(MarkView { mark, shadow: if now < shadow { shadow } else { Time(0) }, seq })
+    Ok(MarkView { mark, shadow: if now < shadow { shadow } else { Time(0) }, seq, hides })
 }
 
 fn decode(bytes: &[u8]) -> Result<StoredRecord<'_>> {

@@ -3,7 +3,7 @@
 //! A file is created and synced, its directory synced, and only then listed in the catalog; it is
 //! taken out of the catalog before it is removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,8 +46,9 @@ pub(crate) struct RunStore {
     current: RwLock<Arc<RunSet>>,
     /// Held over a catalog commit and the switch to the list it made.
     publishing: Mutex<()>,
-    /// Held over a merge: two would choose the same inputs.
-    merging: Mutex<()>,
+    /// Held over a merge: two would choose the same inputs. The buckets in which one met damage, which
+    /// are left alone: lookups that meet it say so.
+    merging: Mutex<BTreeSet<u64>>,
     next_file: AtomicU64,
     bytes: AtomicU64,
 }
@@ -126,7 +127,7 @@ impl RunStore {
             files,
             current: RwLock::new(Arc::new(set)),
             publishing: Mutex::new(()),
-            merging: Mutex::new(()),
+            merging: Mutex::default(),
             next_file: AtomicU64::new(contents.meta(Meta::NextFile).max(1)),
             bytes: AtomicU64::new(bytes),
         };
@@ -327,10 +328,10 @@ impl RunStore {
         room: u64,
         clock: impl Fn() -> Vec<Edit>,
     ) -> Result<bool, FlushError> {
-        let _merging = self.merging.lock();
+        let mut damaged = self.merging.lock();
         let set = self.current();
         let size = |runs: &[Arc<Run>]| runs.iter().map(|run| run.summary().bytes).sum::<u64>();
-        let wanted = set.buckets.iter().find_map(|bucket| {
+        let wanted = set.buckets.iter().filter(|bucket| !damaged.contains(&bucket.id)).find_map(|bucket| {
             let inputs = bucket.to_merge(idle_since).filter(|inputs| size(inputs) <= room)?;
             Some((bucket.id, inputs))
         });
@@ -350,6 +351,9 @@ impl RunStore {
             Ok(run) => Arc::new(run),
             Err(error) => {
                 let _ = disk.remove(&path);
+                if error.is_corruption() {
+                    damaged.insert(bucket);
+                }
                 return Err(FlushError::Store(error));
             }
         };
