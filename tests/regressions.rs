@@ -74,7 +74,7 @@ fn notes_of_changing_length_do_not_use_up_the_journal() {
         guard.note("").unwrap();
     }
     for number in 0..50 {
-        let claim = scope.request(format!("{number}")).claim_with([1; 50_000]);
+        let claim = scope.request(format!("{number}")).claim_with(vec![1; 50_000]);
         assert!(claim.unwrap().is_new());
     }
     guard.complete().unwrap();
@@ -209,13 +209,13 @@ fn reopening_in_place_does_not_look_at_the_wall_clock() {
     let store = place.open();
     let scope = store.scope("s").unwrap();
     assert!(scope.claim("a").unwrap().is_new());
-    let Outcome::New(_guard) = scope.begin("b").unwrap() else { panic!("it is new") };
+    let Outcome::New(guard) = scope.begin("b").unwrap() else { panic!("it is new") };
     let Outcome::InProgress(running) = scope.begin("b").unwrap() else { panic!("it runs") };
     place.clock.step_wall(30 * 24 * 3600);
     store.reopen().unwrap();
     assert!(scope.claim("a").unwrap().is_duplicate());
     assert!(matches!(running.wait(60 * SECOND).unwrap(), Settled::Released), "begin again");
-    drop(_guard);
+    drop(guard);
     assert!(matches!(running.wait(60 * SECOND).unwrap(), Settled::Released));
     store.close().unwrap();
 }

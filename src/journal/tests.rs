@@ -106,7 +106,9 @@ fn many_threads_share_syncs_and_all_are_answered() {
                 })
             })
             .collect();
-        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        for worker in workers {
+            worker.join().unwrap();
+        }
         journal.stop();
     });
     journal.close().unwrap();

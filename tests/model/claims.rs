@@ -1,8 +1,6 @@
 //! Claims, through every door there is to them.
 
 use crate::common::block_on;
-use crate::known;
-use crate::model::Touched;
 use crate::names::{FIRST_FILLER, Key, SECOND, entity_text, id_text, print_bytes, response_bytes};
 use crate::ops::{Ask, Door};
 use crate::run::{Checked, Held, Run, Waiting, polled_once, reply};
@@ -171,15 +169,6 @@ impl Run {
     }
 
     pub fn begin_requests(&mut self, door: Door, asks: &[Ask]) -> Checked {
-        let mut asks = asks.to_vec();
-        if known::BATCHES_SHARE_AN_ENTITY {
-            let mut entities = Vec::new();
-            asks.retain(|ask| {
-                let entity = ask.order.map(|(entity, _)| (ask.scope, entity));
-                entities.push(entity);
-                entity.is_none() || entities.iter().filter(|&&other| other == entity).count() == 1
-            });
-        }
         let wants: Vec<Want> = asks.iter().map(|ask| self.want(ask, true)).collect();
         let requests: Vec<Request> = asks.iter().map(|ask| self.request(ask)).collect();
         let store = self.store();
@@ -228,9 +217,6 @@ impl Run {
                     return Err(format!("a guard of another id: {guard:?}"));
                 }
                 let synced = self.is_synced(want.sync);
-                if !synced {
-                    self.unsynced.insert(number);
-                }
                 self.guards.push(Held { guard, number, synced });
             }
         }
@@ -245,25 +231,11 @@ impl Run {
         let first = self.next_guard;
         self.next_guard += wants.len();
         for (index, (want, (seen, running))) in wants.iter().zip(seen).enumerate() {
-            let answers = |world: &mut World, at: Moment| {
-                let (answer, _) = world.ask(at, want, first + index);
-                let mut answers = vec![answer];
-                if known::BATCHES_DECIDE_OUT_OF_ORDER && !is_new(&answers[0]) {
-                    let mut later = world.clone();
-                    for (guard, want) in (first + index + 1..).zip(&wants[index + 1..]) {
-                        later.ask(at, want, guard);
-                    }
-                    answers.push(later.ask(at, want, usize::MAX).0);
-                }
-                answers
-            };
-            self.model
-                .expect(&touched(want), &seen, answers)
-                .map_err(|why| format!("claim {index}\n{why}"))?;
+            let answers = |world: &mut World, at: Moment| vec![world.ask(at, want, first + index).0];
+            self.model.expect(&[want.key], &seen, answers).map_err(|why| format!("claim {index}\n{why}"))?;
             self.follow(want, &seen);
             if let (Some(running), Seen::Busy(shown)) = (running, &seen) {
-                let synced = self.is_synced(want.sync)
-                    && !(known::WAITS_ARE_AS_DURABLE_AS_THE_GUARD && self.unsynced.contains(&shown.guard));
+                let synced = self.is_synced(want.sync);
                 self.waits.push(Waiting { running, number: shown.guard, synced, old: false });
             }
         }
@@ -273,25 +245,24 @@ impl Run {
     /// What an answer promises for after a crash.
     fn follow(&mut self, want: &Want, seen: &Seen) {
         let synced = self.is_synced(want.sync);
-        let touched = touched(want);
         match seen {
             Seen::Claimed(_) if synced => self.model.durable(),
             Seen::Begun { .. } if want.sync == Some(true) => self.model.durable(),
-            Seen::Begun { .. } if synced && !known::BEGIN_OVER_A_CLAIM_TAKEN_BACK => {
+            Seen::Begun { .. } if synced => {
                 // Its key is new or an orphan, and may be begun again.
-                self.model.pin(&touched, |mut world, at| {
+                self.model.pin(&[want.key], |mut world, at| {
                     world.orphan_all(at.now, true);
                     matches!(world.ask(at, want, usize::MAX).0, Seen::Begun { .. })
                 });
             }
             Seen::Duplicate(record) | Seen::Mismatch(record) if synced && record.completed_at.is_some() => {
                 let found = Seen::Found(Some(record.clone()));
-                self.model.pin(&touched, |world, at| world.get(at, want.key) == found);
+                self.model.pin(&[want.key], |world, at| world.get(at, want.key) == found);
             }
             Seen::Stale(mark) if synced => {
                 let Some((entity, _)) = want.order else { return };
                 let applied = Seen::LastApplied(Some(mark.clone()));
-                self.model.pin(&touched, |world, at| world.last_applied(at, entity) == applied);
+                self.model.pin(&[want.key], |world, at| world.last_applied(at, entity) == applied);
             }
             _ => {}
         }
@@ -302,9 +273,10 @@ impl Run {
         let first = self.next_guard;
         self.next_guard += wants.len();
         let ids: Vec<Key> = wants.iter().map(|want| want.key).collect();
-        let entities: Vec<Key> =
-            wants.iter().filter_map(|want| want.order).map(|(entity, _)| entity).collect();
-        self.model.change_stepwise(&Touched { ids, entities, ..Touched::default() }, |mut world, at| {
+        // A begin on its own may wait before it is granted anything.
+        let waits = wants.iter().any(|want| want.begin) && !self.model.is_durable();
+        let unchanged = waits.then(|| self.model.worlds.clone());
+        self.model.change_stepwise(&ids, |mut world, at| {
             let mut steps = vec![world.clone()];
             let mut undo = Vec::new();
             for (index, want) in wants.iter().enumerate() {
@@ -321,15 +293,7 @@ impl Run {
             }
             steps
         });
+        self.model.perhaps(unchanged.unwrap_or_default());
         Ok(())
     }
-}
-
-fn is_new(seen: &Seen) -> bool {
-    matches!(seen, Seen::Claimed(_) | Seen::Begun { .. })
-}
-
-fn touched(want: &Want) -> Touched {
-    let entities = want.order.iter().map(|&(entity, _)| entity).collect();
-    Touched { ids: vec![want.key], entities, ..Touched::default() }
 }

@@ -1,8 +1,6 @@
 //! What the owner of a claim does with it, and those who wait for its end.
 
 use crate::common::block_on;
-use crate::known;
-use crate::model::Touched;
 use crate::names::{LONGEST_NOTE, note_bytes, response_bytes};
 use crate::ops::{Door, Ending};
 use crate::run::{Checked, Held, Run, Waiting, polled_once, reply};
@@ -72,7 +70,7 @@ impl Run {
     }
 
     fn check_settled(&mut self, number: usize, synced: bool, end: &End, seen: &Seen) -> Checked {
-        self.model.expect(&Touched::default(), seen, |world, at| vec![world.settle(at, number, end)])?;
+        self.model.expect(&[], seen, |world, at| vec![world.settle(at, number, end)])?;
         if *seen == Seen::Done && synced && *end != End::Abort {
             self.model.durable();
         }
@@ -129,7 +127,7 @@ impl Run {
         let Some(place) = self.place(pick) else { return Ok(()) };
         let Held { guard, number, .. } = &self.guards[place];
         let seen = done(&guard.renew());
-        self.model.expect(&Touched::default(), &seen, |world, at| {
+        self.model.expect(&[], &seen, |world, at| {
             let renew = |attempt: &mut crate::world::Attempt| {
                 if let Some(lease) = attempt.lease {
                     attempt.lease_until = at.now + lease;
@@ -153,7 +151,7 @@ impl Run {
         let seen = done(&answer);
         let keep =
             |world: &mut World, _: Moment| vec![world.change(*number, |attempt| attempt.note = Some(note))];
-        self.model.expect(&Touched::default(), &seen, keep)?;
+        self.model.expect(&[], &seen, keep)?;
         if seen == Seen::Done {
             self.model.durable();
         }
@@ -164,7 +162,7 @@ impl Run {
         let Some(place) = self.place(pick) else { return Ok(()) };
         let Held { guard, number, .. } = &self.guards[place];
         let seen = done(&guard.note(vec![b'n'; LONGEST_NOTE + 1]));
-        self.model.expect(&Touched::default(), &seen, |world, _| {
+        self.model.expect(&[], &seen, |world, _| {
             let mut answers = vec![Seen::Fails("NoteTooLong".to_owned())];
             if world.attempt(*number).is_none() {
                 answers.push(fenced());
@@ -189,7 +187,7 @@ impl Run {
         let Waiting { ref running, number, synced, old } = *waiting;
         let busy = running.busy();
         let durable = self.model.is_durable();
-        self.model.expect(&Touched::default(), &seen, |world, at| {
+        self.model.expect(&[], &seen, |world, at| {
             let completed = world.completed.get(&number);
             let mut answers = vec![match (world.attempt(number), completed) {
                 (Some((_, attempt)), _) if attempt.is_held(at.now) => Seen::StillRunning,
@@ -202,23 +200,14 @@ impl Run {
             if !durable && completed.is_some() {
                 answers.push(Seen::StillRunning);
             }
-            if let (true, Seen::Completed(_), Seen::Completed(_)) =
-                (old && known::REOPEN_FOLLOWS_THE_WALL, &answers[0], &seen)
-            {
-                // The old times are shown.
-                answers.push(seen.clone());
-            }
             if old && completed.is_some() {
                 // Begin again: that is right in any case.
                 answers.push(Seen::Released);
             }
-            if old && known::OLD_WAITS_FAIL {
-                answers.extend(["Closed", "Poisoned"].map(|error| Seen::Fails(error.to_owned())));
-            }
             answers
         })?;
         if synced && !old && matches!(seen, Seen::Completed(_)) {
-            self.model.pin(&Touched::default(), |world, _| world.completed.contains_key(&number));
+            self.model.pin(&[], |world, _| world.completed.contains_key(&number));
         }
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! Lookups, what an operator does by hand, and input that is refused.
 
 use crate::common::block_on;
-use crate::model::Touched;
 use crate::names::{Key, LONGEST_KEY, When, entity_text, id_text};
 use crate::ops::{Door, Wrong};
 use crate::run::{Checked, Run, polled_once};
@@ -9,18 +8,6 @@ use crate::seen::{Marked, Seen, Shown, fails, running};
 use crate::world::{State, World};
 use oncedb::{Advance, Durability, Error, ScopeOptions};
 use std::time::Duration;
-
-fn id(key: Key) -> Touched {
-    Touched { ids: vec![key], ..Touched::default() }
-}
-
-fn lookup(key: Key) -> Touched {
-    Touched { lookups: vec![key], ..Touched::default() }
-}
-
-fn entity(key: Key) -> Touched {
-    Touched { entities: vec![key], ..Touched::default() }
-}
 
 fn is(answer: oncedb::Result<bool>) -> Seen {
     answer.map_or_else(|error| fails(&error), Seen::Is)
@@ -41,9 +28,9 @@ impl Run {
             Ok(record) => Seen::Found(record.as_ref().map(Shown::of)),
             Err(error) => fails(&error),
         };
-        self.model.expect(&lookup(key), &seen, |world, at| vec![world.get(at, key)])?;
+        self.model.expect(&[], &seen, |world, at| vec![world.get(at, key)])?;
         if self.synced {
-            self.model.pin(&lookup(key), |world, at| world.get(at, key) == seen);
+            self.model.pin(&[], |world, at| world.get(at, key) == seen);
         }
         Ok(())
     }
@@ -51,9 +38,9 @@ impl Run {
     pub fn contains(&mut self, key: Key) -> Checked {
         let seen = is(self.scope(key.0).contains(id_text(key.1)));
         let contains = |found: &Seen| Seen::Is(matches!(found, Seen::Found(Some(_))));
-        self.model.expect(&lookup(key), &seen, |world, at| vec![contains(&world.get(at, key))])?;
+        self.model.expect(&[], &seen, |world, at| vec![contains(&world.get(at, key))])?;
         if self.synced {
-            self.model.pin(&lookup(key), |world, at| contains(&world.get(at, key)) == seen);
+            self.model.pin(&[], |world, at| contains(&world.get(at, key)) == seen);
         }
         Ok(())
     }
@@ -70,8 +57,9 @@ impl Run {
         });
         let is_forgotten = |world: &World| matches!(world.ids.get(&key), Some(State::Forgotten { .. }));
         let before = self.model.worlds.iter().any(is_forgotten);
-        self.model.expect(&id(key), &seen, |world, at| vec![world.forget(at.now, key)])?;
-        if self.synced && (seen == Seen::Is(true) || (!before && self.model.worlds.iter().all(is_forgotten))) {
+        self.model.expect(&[key], &seen, |world, at| vec![world.forget(at.now, key)])?;
+        if self.synced && (seen == Seen::Is(true) || (!before && self.model.worlds.iter().all(is_forgotten)))
+        {
             self.model.durable();
         }
         Ok(())
@@ -96,19 +84,19 @@ impl Run {
             Some(Err(error)) => fails(&error),
             None => {
                 // Carried out all the same.
-                self.model.change_stepwise(&entity(key), |mut world, at| {
+                self.model.change_stepwise(&[], |mut world, at| {
                     world.advance(at, rules, key, when);
                     vec![world]
                 });
                 return Ok(());
             }
         };
-        self.model.expect(&entity(key), &seen, |world, at| vec![world.advance(at, rules, key, when)])?;
+        self.model.expect(&[], &seen, |world, at| vec![world.advance(at, rules, key, when)])?;
         match &seen {
             Seen::Applied if self.synced => self.model.durable(),
             Seen::Stale(mark) if self.synced => {
                 let applied = Seen::LastApplied(Some(mark.clone()));
-                self.model.pin(&entity(key), |world, at| world.last_applied(at, key) == applied);
+                self.model.pin(&[], |world, at| world.last_applied(at, key) == applied);
             }
             _ => {}
         }
@@ -120,16 +108,16 @@ impl Run {
             Ok(mark) => Seen::LastApplied(mark.as_ref().map(Marked::of)),
             Err(error) => fails(&error),
         };
-        self.model.expect(&entity(key), &seen, |world, at| vec![world.last_applied(at, key)])?;
+        self.model.expect(&[], &seen, |world, at| vec![world.last_applied(at, key)])?;
         if self.synced {
-            self.model.pin(&entity(key), |world, at| world.last_applied(at, key) == seen);
+            self.model.pin(&[], |world, at| world.last_applied(at, key) == seen);
         }
         Ok(())
     }
 
     pub fn forget_mark(&mut self, key: Key) -> Checked {
         let seen = is(self.scope(key.0).forget_mark(entity_text(key.1)));
-        self.model.expect(&entity(key), &seen, |world, at| vec![world.forget_mark(at.now, key)])?;
+        self.model.expect(&[], &seen, |world, at| vec![world.forget_mark(at.now, key)])?;
         if self.synced && seen == Seen::Is(true) {
             self.model.durable();
         }

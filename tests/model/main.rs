@@ -7,8 +7,8 @@
 mod common;
 
 mod claims;
+mod draw;
 mod guards;
-mod known;
 mod lifecycle;
 mod lookups;
 mod model;
@@ -19,7 +19,8 @@ mod seen;
 mod verdict;
 mod world;
 
-use ops::{History, histories, histories_with_power_cuts};
+use draw::{histories, histories_with_power_cuts};
+use ops::History;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 use run::Run;

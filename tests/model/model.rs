@@ -3,19 +3,9 @@
 //! What is not durable yet may be lost in a crash, but only from the end: the log keeps its order. So
 //! the states before each such change are kept until something later is known to be durable.
 
-use crate::names::Key;
-use crate::seen::Seen;
+use crate::names::{FIRST_FILLER, Key};
+use crate::seen::{Seen, Why};
 use crate::world::{Memory, Moment, NEVER, State, World};
-use oncedb::Cause;
-
-/// The keys that a call looks at.
-#[derive(Clone, Debug, Default)]
-pub struct Touched {
-    pub ids: Vec<Key>,
-    /// Of which only what is completed shows.
-    pub lookups: Vec<Key>,
-    pub entities: Vec<Key>,
-}
 
 #[derive(Debug)]
 pub struct Model {
@@ -33,16 +23,16 @@ impl Model {
         Self { worlds: vec![World::default()], behind: Vec::new(), at, readings: vec![at] }
     }
 
-    /// Keeps the worlds in which `seen` is one of the answers.
+    /// Keeps the worlds in which `seen` is one of the answers. Haze over `ids` would show.
     pub fn expect(
         &mut self,
-        Touched { ids, entities, lookups }: &Touched,
+        ids: &[Key],
         seen: &Seen,
         answers: impl Fn(&mut World, Moment) -> Vec<Seen>,
     ) -> Result<(), String> {
         let at = self.at;
         let before: Vec<World> =
-            self.worlds.iter().flat_map(|world| world.clone().clear(at.now, ids, entities)).collect();
+            self.worlds.iter().flat_map(|world| world.clone().clear(at.now, ids)).collect();
         let (mut kept, mut after, mut expected) = (Vec::new(), Vec::new(), Vec::new());
         for world in before {
             let mut next = world.clone();
@@ -55,14 +45,11 @@ impl Model {
             }
         }
         if after.is_empty() {
-            let related = |world: &World| {
-                let ids: Vec<_> = ids.iter().chain(lookups).map(|id| (id, world.ids.get(id))).collect();
-                let marks: Vec<_> = entities.iter().map(|id| (id, world.marks.get(id))).collect();
-                format!("{ids:?}, marks {marks:?}")
-            };
-            let worlds: Vec<_> = self.worlds.iter().map(related).collect();
+            expected.dedup();
+            let worlds: Vec<_> = self.worlds.iter().take(3).map(World::summary).collect();
             return Err(format!(
-                "seen      {seen:?}\nexpected  {expected:?}\nat        {at:?}\nworlds    {}",
+                "seen      {seen:?}\nexpected  {expected:?}\nat        {at:?}\n{} worlds  {}",
+                self.worlds.len(),
                 worlds.join("\n          ")
             ));
         }
@@ -77,18 +64,20 @@ impl Model {
     }
 
     /// A change in several steps, which are recorded one after the other: the world after each.
-    pub fn change_stepwise(
-        &mut self,
-        Touched { ids, entities, .. }: &Touched,
-        steps: impl Fn(World, Moment) -> Vec<World>,
-    ) {
+    pub fn change_stepwise(&mut self, ids: &[Key], steps: impl Fn(World, Moment) -> Vec<World>) {
         let at = self.at;
-        let clear = self.worlds.iter().flat_map(|world| world.clone().clear(at.now, ids, entities));
+        let clear = self.worlds.iter().flat_map(|world| world.clone().clear(at.now, ids));
         let paths: Vec<_> = clear.map(|world| steps(world, at)).collect();
         for step in 0..paths.iter().map(Vec::len).max().unwrap_or(0) {
             let worlds = paths.iter().map(|path| path[step.min(path.len() - 1)].clone()).collect();
             self.replace(self.worlds.clone(), worlds);
         }
+    }
+
+    /// Or else it is one of these.
+    pub fn perhaps(&mut self, worlds: Vec<World>) {
+        self.worlds.extend(worlds);
+        unique(&mut self.worlds);
     }
 
     fn replace(&mut self, mut before: Vec<World>, mut after: Vec<World>) {
@@ -113,12 +102,10 @@ impl Model {
     }
 
     /// What was just told must hold after a crash too.
-    pub fn pin(&mut self, Touched { ids, entities, .. }: &Touched, holds: impl Fn(World, Moment) -> bool) {
+    pub fn pin(&mut self, ids: &[Key], holds: impl Fn(World, Moment) -> bool) {
         let at = self.at;
         for worlds in &mut self.behind {
-            worlds.retain(|world| {
-                world.clone().clear(at.now, ids, entities).into_iter().any(|world| holds(world, at))
-            });
+            worlds.retain(|world| world.clone().clear(at.now, ids).into_iter().any(|world| holds(world, at)));
         }
         self.behind.retain(|worlds| !worlds.is_empty());
     }
@@ -168,7 +155,7 @@ impl Model {
             for memory in world.memories() {
                 let until = now.saturating_add(memory.window);
                 if memory.taken_over {
-                    memory.causes = vec![Cause::LeaseExpired, Cause::Orphaned];
+                    memory.causes = vec![Why::LeaseExpired, Why::Orphaned];
                 }
                 if memory.taken_over || memory.journaled {
                     memory.perhaps = memory.perhaps.max(until);
@@ -195,8 +182,8 @@ impl Model {
                 }
             }
             for (&key, mark) in &mut world.marks {
-                if mark.sure <= latest && !has_mark(key) {
-                    (mark.sure, mark.perhaps) = (mark.sure.min(now), mark.perhaps.min(now));
+                if mark.until <= latest && !has_mark(key) {
+                    mark.until = mark.until.min(now);
                 }
             }
         }
@@ -227,7 +214,7 @@ impl World {
     pub fn orphan_all(&mut self, now: i64, journaled: bool) {
         for (&key, state) in &mut self.ids {
             let State::Running(attempt) = state else { continue };
-            let memory = Memory { journaled, ..attempt.released(Cause::Orphaned, now) };
+            let memory = Memory { journaled, ..attempt.released(Why::Orphaned, now) };
             let shadow = self.shadows.entry(key).or_insert(0);
             *shadow = memory.sure.max(*shadow);
             *state = State::Released(memory);
@@ -235,14 +222,17 @@ impl World {
     }
 }
 
-fn unique(worlds: &mut Vec<World>) {
-    let mut distinct: Vec<World> = Vec::new();
-    for world in worlds.drain(..) {
-        if !distinct.contains(&world) {
-            distinct.push(world);
-        }
+impl World {
+    /// What matters most of it.
+    fn summary(&self) -> String {
+        let ids: Vec<_> = self.ids.iter().filter(|(key, _)| key.1 < FIRST_FILLER).collect();
+        format!("{ids:?}, marks {:?}", self.marks)
     }
-    *worlds = distinct;
+}
+
+fn unique(worlds: &mut Vec<World>) {
+    worlds.sort_unstable();
+    worlds.dedup();
 }
 
 impl Model {
@@ -256,7 +246,7 @@ impl Model {
                 State::Released(memory) => memory.sure,
                 State::Forgotten { sure, .. } => *sure,
             }));
-            points.extend(world.marks.values().map(|mark| mark.sure));
+            points.extend(world.marks.values().map(|mark| mark.until));
         }
         points.retain(|&point| point > self.at.now && point < NEVER);
         points.sort_unstable();

@@ -58,7 +58,7 @@ pub fn response_bytes(len: usize) -> Vec<u8> {
 }
 
 /// A sender's timestamp: a step of half a minute from before the start, or a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum When {
     Step(i8),
     Number(u8),

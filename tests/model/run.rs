@@ -7,7 +7,6 @@ use crate::ops::{History, Op, Pass};
 use crate::seen::{Bytes, Reply, Tokens};
 use oncedb::simulation::MemoryDisk;
 use oncedb::{Guard, InProgress, ManualClock, Pending, Scope, Store};
-use std::collections::BTreeSet;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -47,8 +46,6 @@ pub struct Run {
     pub deploy: u8,
     pub model: Model,
     pub guards: Vec<Held>,
-    /// The guards whose completion need not be durable.
-    pub unsynced: BTreeSet<usize>,
     pub waits: Vec<Waiting>,
     pub tokens: Tokens,
     pub next_guard: usize,
@@ -67,7 +64,6 @@ impl Run {
             deploy: 0,
             model: Model::new(),
             guards: Vec::new(),
-            unsynced: BTreeSet::new(),
             waits: Vec::new(),
             tokens: Tokens::new(),
             next_guard: 0,
@@ -75,10 +71,7 @@ impl Run {
         };
         run.first_open();
         for (step, op) in history.ops.iter().enumerate() {
-            let started = std::time::Instant::now();
-            let r = run.step(op);
-            debug_slow(started, &run.model, op);
-            r.map_err(|why| format!("step {step}, {op:?}\n{why}"))?;
+            run.step(op).map_err(|why| format!("step {step}, {op:?}\n{why}"))?;
         }
         run.survey().map_err(|why| format!("at the end\n{why}"))
     }
@@ -171,10 +164,5 @@ pub fn reply(len: Option<u16>) -> Reply {
         None => Reply::None,
         Some(len) if len > LONGEST_RESPONSE => Reply::Omitted(len as u64),
         Some(len) => Reply::Stored(Bytes(response_bytes(len))),
-    }
-}
-pub fn debug_slow(start: std::time::Instant, model: &Model, op: &dyn std::fmt::Debug) {
-    if start.elapsed() > Duration::from_millis(200) {
-        eprintln!("SLOW {:?} {} worlds {op:?}", start.elapsed(), model.worlds.len());
     }
 }

@@ -29,7 +29,7 @@ impl fmt::Debug for At {
 }
 
 /// Bytes that are shown by their beginning and length.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub Vec<u8>);
 
 impl fmt::Debug for Bytes {
@@ -40,7 +40,7 @@ impl fmt::Debug for Bytes {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reply {
     None,
     Stored(Bytes),
@@ -77,9 +77,17 @@ pub struct Marked {
     pub applied_at: At,
 }
 
+/// Why an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    Orphaned,
+    Aborted,
+    LeaseExpired,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Before {
-    pub cause: Cause,
+    pub cause: Why,
     pub attempt: u32,
     pub note: Option<Bytes>,
 }
@@ -168,7 +176,12 @@ pub fn outcome<N>(
 
 pub fn begun(guard: &Guard) -> Seen {
     let previous = guard.previous().map(|previous| Before {
-        cause: previous.cause,
+        cause: match previous.cause {
+            Cause::Orphaned => Why::Orphaned,
+            Cause::Aborted => Why::Aborted,
+            Cause::LeaseExpired => Why::LeaseExpired,
+            cause => panic!("a cause that nobody knows: {cause:?}"),
+        },
         attempt: previous.attempt,
         note: previous.note.clone().map(Bytes),
     });

@@ -1,10 +1,9 @@
 //! What each operation does to a world, and what it answers there.
 
-use crate::known;
 use crate::names::{Key, Rules, When};
-use crate::seen::{Before, Reply, Seen, too_far_ahead};
+use crate::seen::{Before, Reply, Seen, Why, too_far_ahead};
 use crate::world::{Attempt, Finished, LastApplied, Moment, NEVER, State, View, World, before};
-use oncedb::{Busy, Cause};
+use oncedb::Busy;
 use std::time::Duration;
 
 /// A claim with all its options, the scope's among them.
@@ -121,18 +120,12 @@ impl World {
             lease_until: NEVER,
             print: None,
             order: None,
-            note: undo.note.filter(|_| !known::TAKEN_BACK_LOSES_NOTE),
+            note: undo.note,
         };
-        self.release(now, undo.key, &attempt, Cause::Aborted);
+        self.release(now, undo.key, &attempt, Why::Aborted);
         if let Some((entity, mark)) = &undo.mark {
-            let moved = self.marks.remove(entity);
-            if let Some(mark) = mark {
-                let mut mark = mark.clone();
-                if known::MARKS_LAST_TOO_LONG && now < mark.perhaps {
-                    mark.perhaps = mark.perhaps.max(moved.map_or(0, |moved| moved.perhaps));
-                }
-                self.marks.insert(*entity, mark);
-            }
+            self.marks.remove(entity);
+            self.marks.extend(mark.clone().map(|mark| (*entity, mark)));
         }
     }
 
@@ -159,7 +152,7 @@ impl World {
             let State::Running(attempt) = state else { continue };
             if attempt.order.is_some_and(|(ordered, ..)| ordered == entity) && !attempt.is_held(now) {
                 // It is remembered for its window at least, and a recovery may find its begin.
-                let mut memory = attempt.released(Cause::LeaseExpired, now);
+                let mut memory = attempt.released(Why::LeaseExpired, now);
                 memory.perhaps = NEVER;
                 memory.taken_over = true;
                 *state = State::Released(memory);
@@ -188,10 +181,7 @@ impl World {
 
     fn set_mark(&mut self, now: i64, entity: Key, when: When, setter: Option<Key>, retention: Option<i64>) {
         let until = retention.map_or(NEVER, |retention| now + retention);
-        let shadow = self.mark_shadows.entry(entity).or_insert(0);
-        *shadow = until.max(*shadow);
-        let perhaps = if known::MARKS_LAST_TOO_LONG { *shadow } else { until };
-        self.marks.insert(entity, LastApplied { when, applied_at: now, setter, sure: until, perhaps });
+        self.marks.insert(entity, LastApplied { when, applied_at: now, setter, until });
     }
 
     fn shadow(&mut self, key: Key, until: i64) {
@@ -199,7 +189,7 @@ impl World {
         *shadow = until.max(*shadow);
     }
 
-    fn release(&mut self, now: i64, key: Key, attempt: &Attempt, cause: Cause) {
+    fn release(&mut self, now: i64, key: Key, attempt: &Attempt, cause: Why) {
         let memory = attempt.released(cause, now);
         self.shadow(key, memory.sure);
         self.ids.insert(key, State::Released(memory));
@@ -213,7 +203,7 @@ impl World {
             End::Complete(reply) => (reply, false),
             End::Refuse(reply) => (reply, true),
             End::Abort => {
-                self.release(at.now, key, &attempt, Cause::Aborted);
+                self.release(at.now, key, &attempt, Why::Aborted);
                 return Seen::Done;
             }
         };

@@ -4,8 +4,8 @@
 //! is hazy; looking at it splits the world into those in which it is not.
 
 use crate::names::{Key, When, entity_name, id_name, note_bytes, print_bytes};
-use crate::seen::{At, Before, Bytes, Marked, Reply, Running, Shown};
-use oncedb::{Busy, Cause};
+use crate::seen::{At, Before, Bytes, Marked, Reply, Running, Shown, Why};
+use oncedb::Busy;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -26,18 +26,17 @@ impl Moment {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct World {
     pub ids: BTreeMap<Key, State>,
     /// Until when there were records of a key.
     pub shadows: BTreeMap<Key, i64>,
     pub marks: BTreeMap<Key, LastApplied>,
-    pub mark_shadows: BTreeMap<Key, i64>,
     /// The attempts that completed since the store was opened.
     pub completed: BTreeMap<usize, (Key, Finished)>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     Running(Attempt),
     Finished(Finished),
@@ -49,7 +48,7 @@ pub enum State {
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attempt {
     pub guard: usize,
     pub number: u32,
@@ -63,7 +62,7 @@ pub struct Attempt {
     pub note: Option<u8>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finished {
     pub claimed_at: i64,
     pub completed_at: i64,
@@ -76,11 +75,11 @@ pub struct Finished {
 
 /// What is remembered of an attempt that was given up: surely until the one time, perhaps until the
 /// other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Memory {
     pub attempt: u32,
     /// More than one where it is not known which.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<Why>,
     pub note: Option<u8>,
     pub window: i64,
     pub sure: i64,
@@ -91,21 +90,20 @@ pub struct Memory {
     pub taken_over: bool,
 }
 
-/// A mark, kept surely until the one time, perhaps until the other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LastApplied {
     pub when: When,
     pub applied_at: i64,
     pub setter: Option<Key>,
-    pub sure: i64,
-    pub perhaps: i64,
+    /// When it expires.
+    pub until: i64,
 }
 
 /// A key as the next claim finds it.
 pub enum View<'a> {
     Running(&'a Attempt),
     Finished(&'a Finished),
-    Free { previous: Option<(Cause, u32, Option<u8>)>, on_purpose: bool },
+    Free { previous: Option<(Why, u32, Option<u8>)>, on_purpose: bool },
 }
 
 impl Attempt {
@@ -140,7 +138,7 @@ impl Attempt {
     }
 
     /// What is remembered of it if it ends for `cause` now.
-    pub fn released(&self, cause: Cause, now: i64) -> Memory {
+    pub fn released(&self, cause: Why, now: i64) -> Memory {
         let until = now.saturating_add(self.window);
         Memory {
             attempt: self.number,
@@ -180,21 +178,17 @@ impl LastApplied {
     }
 }
 
-pub fn before((cause, attempt, note): (Cause, u32, Option<u8>)) -> Before {
+pub fn before((cause, attempt, note): (Why, u32, Option<u8>)) -> Before {
     Before { cause, attempt, note: note.map(note_bytes).map(Bytes) }
 }
 
 impl World {
     /// The same without haze over these.
-    pub fn clear(self, now: i64, ids: &[Key], entities: &[Key]) -> Vec<Self> {
-        let mut worlds = vec![self];
-        for &key in ids {
-            worlds = worlds.into_iter().flat_map(|world| world.clear_id(now, key)).collect();
-        }
-        for &key in entities {
-            worlds = worlds.into_iter().flat_map(|world| world.clear_mark(now, key)).collect();
-        }
-        worlds
+    pub fn clear(self, now: i64, ids: &[Key]) -> Vec<Self> {
+        let split = |worlds: Vec<Self>, &key: &Key| {
+            worlds.into_iter().flat_map(|world| world.clear_id(now, key)).collect()
+        };
+        ids.iter().fold(vec![self], split)
     }
 
     fn clear_id(self, now: i64, key: Key) -> Vec<Self> {
@@ -224,23 +218,11 @@ impl World {
         }
     }
 
-    fn clear_mark(self, now: i64, key: Key) -> Vec<Self> {
-        match self.marks.get(&key) {
-            Some(mark) if mark.sure <= now && now < mark.perhaps => {
-                let (mut kept, mut gone) = (self.clone(), self.clone());
-                kept.marks.insert(key, LastApplied { sure: now + 1, ..mark.clone() });
-                gone.marks.insert(key, LastApplied { perhaps: now, ..mark.clone() });
-                vec![kept, gone]
-            }
-            _ => vec![self],
-        }
-    }
-
     pub fn view(&self, now: i64, key: Key) -> View<'_> {
         match self.ids.get(&key) {
             Some(State::Running(attempt)) if attempt.is_held(now) => View::Running(attempt),
             Some(State::Running(attempt)) => {
-                let previous = Some((Cause::LeaseExpired, attempt.number, attempt.note));
+                let previous = Some((Why::LeaseExpired, attempt.number, attempt.note));
                 View::Free { previous, on_purpose: true }
             }
             Some(State::Finished(finished)) if now < finished.expires_at => View::Finished(finished),
@@ -256,7 +238,7 @@ impl World {
     }
 
     pub fn mark(&self, now: i64, entity: Key) -> Option<&LastApplied> {
-        self.marks.get(&entity).filter(|mark| now < mark.perhaps)
+        self.marks.get(&entity).filter(|mark| now < mark.until)
     }
 
     /// Who holds an entity.
