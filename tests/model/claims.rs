@@ -3,15 +3,14 @@
 use crate::common::block_on;
 use crate::names::{FIRST_FILLER, Key, SECOND, entity_text, id_text, print_bytes, response_bytes};
 use crate::ops::{Ask, Door};
-use crate::run::{Checked, Held, Run, Waiting, polled_once, reply};
-use crate::seen::{Reply, Seen, Shown, begun, outcome};
-use crate::verdict::{End, Want};
-use crate::world::{Moment, World};
-use oncedb::{Durability, Guard, InProgress, Outcome, Record, Request};
+use crate::run::{Checked, Run, polled_once, reply};
+use crate::seen::Reply;
+use crate::verdict::Want;
+use oncedb::{Durability, Request};
 use std::time::Duration;
 
 /// Ends after every history.
-const INTERVAL: Durability = Durability::Interval(Duration::from_secs(3600));
+pub const INTERVAL: Durability = Durability::Interval(Duration::from_secs(3600));
 
 impl Run {
     fn request(&self, ask: &Ask) -> Request {
@@ -53,7 +52,7 @@ impl Run {
 
     pub fn claim(&mut self, door: Door, ask: &Ask) -> Checked {
         let want = self.want(ask, false);
-        let plain = self.is_plain(ask);
+        let plain = ask.is_plain();
         let (scope, id) = (self.scope(ask.scope), id_text(ask.id.into()));
         let response = ask.response.map(|len| response_bytes(len.into()));
         let request = self.request(ask);
@@ -80,14 +79,9 @@ impl Run {
         }
     }
 
-    fn is_plain(&self, ask: &Ask) -> bool {
-        let Ask { print, order, window, lease, sync, .. } = ask;
-        print.is_none() && order.is_none() && window.is_none() && lease.is_none() && sync.is_none()
-    }
-
     pub fn begin(&mut self, door: Door, ask: &Ask) -> Checked {
         let want = self.want(ask, true);
-        let plain = self.is_plain(ask);
+        let plain = ask.is_plain();
         let (scope, id) = (self.scope(ask.scope), id_text(ask.id.into()));
         let request = self.request(ask);
         let future = || if plain { scope.begin_async(id.clone()) } else { self.request(ask).begin_async() };
@@ -186,114 +180,5 @@ impl Run {
             Some(Err(error)) => Err(format!("begin_requests: {error:?}")),
             None => self.check_taken_back(&wants),
         }
-    }
-
-    fn check_claims(&mut self, wants: &[Want], answers: Vec<oncedb::Result<Outcome<Record>>>) -> Checked {
-        let seen = answers
-            .into_iter()
-            .map(|answer| outcome(answer, &self.tokens, |record| Seen::Claimed(Shown::of(&record))))
-            .collect();
-        self.check(wants, seen)
-    }
-
-    fn check_begins(&mut self, wants: &[Want], answers: Vec<oncedb::Result<Outcome<Guard>>>) -> Checked {
-        for (number, answer) in (self.next_guard..).zip(&answers) {
-            let Ok(Outcome::New(guard)) = answer else { continue };
-            if self.tokens.last_key_value().is_some_and(|(&last, _)| last >= guard.token()) {
-                return Err(format!("the token {} is not later than {:?}", guard.token(), self.tokens));
-            }
-            self.tokens.insert(guard.token(), number);
-        }
-        let mut seen = Vec::new();
-        for ((number, want), answer) in (self.next_guard..).zip(wants).zip(answers) {
-            let mut granted = None;
-            seen.push(outcome(answer, &self.tokens, |guard| {
-                let seen = begun(&guard);
-                granted = Some(guard);
-                seen
-            }));
-            if let Some(guard) = granted {
-                if guard.id() != id_text(want.key.1).as_bytes() {
-                    return Err(format!("a guard of another id: {guard:?}"));
-                }
-                let synced = self.is_synced(want.sync);
-                self.guards.push(Held { guard, number, synced });
-            }
-        }
-        self.check(wants, seen)
-    }
-
-    /// Claims are answered as if they were made one after the other.
-    fn check(&mut self, wants: &[Want], seen: Vec<(Seen, Option<InProgress>)>) -> Checked {
-        if seen.len() != wants.len() {
-            return Err(format!("{} answers to {} claims", seen.len(), wants.len()));
-        }
-        let first = self.next_guard;
-        self.next_guard += wants.len();
-        for (index, (want, (seen, running))) in wants.iter().zip(seen).enumerate() {
-            let answers = |world: &mut World, at: Moment| vec![world.ask(at, want, first + index).0];
-            self.model.expect(&[want.key], &seen, answers).map_err(|why| format!("claim {index}\n{why}"))?;
-            self.follow(want, &seen);
-            if let (Some(running), Seen::Busy(shown)) = (running, &seen) {
-                let synced = self.is_synced(want.sync);
-                self.waits.push(Waiting { running, number: shown.guard, synced, old: false });
-            }
-        }
-        Ok(())
-    }
-
-    /// What an answer promises for after a crash.
-    fn follow(&mut self, want: &Want, seen: &Seen) {
-        let synced = self.is_synced(want.sync);
-        match seen {
-            Seen::Claimed(_) if synced => self.model.durable(),
-            Seen::Begun { .. } if want.sync == Some(true) => self.model.durable(),
-            Seen::Begun { .. } if synced => {
-                // Its key is new or an orphan, and may be begun again.
-                self.model.pin(&[want.key], |mut world, at| {
-                    world.orphan_all(at.now, true);
-                    matches!(world.ask(at, want, usize::MAX).0, Seen::Begun { .. })
-                });
-            }
-            Seen::Duplicate(record) | Seen::Mismatch(record) if synced && record.completed_at.is_some() => {
-                let found = Seen::Found(Some(record.clone()));
-                self.model.pin(&[want.key], |world, at| world.get(at, want.key) == found);
-            }
-            Seen::Stale(mark) if synced => {
-                let Some((entity, _)) = want.order else { return };
-                let applied = Seen::LastApplied(Some(mark.clone()));
-                self.model.pin(&[want.key], |world, at| world.last_applied(at, entity) == applied);
-            }
-            _ => {}
-        }
-    }
-
-    /// The futures of these claims were dropped after a first poll.
-    fn check_taken_back(&mut self, wants: &[Want]) -> Checked {
-        let first = self.next_guard;
-        self.next_guard += wants.len();
-        let ids: Vec<Key> = wants.iter().map(|want| want.key).collect();
-        // A begin on its own may wait before it is granted anything.
-        let waits = wants.iter().any(|want| want.begin) && !self.model.is_durable();
-        let unchanged = waits.then(|| self.model.worlds.clone());
-        self.model.change_stepwise(&ids, |mut world, at| {
-            let mut steps = vec![world.clone()];
-            let mut undo = Vec::new();
-            for (index, want) in wants.iter().enumerate() {
-                let (_, claimed) = world.ask(at, want, first + index);
-                undo.push((first + index, claimed));
-                steps.push(world.clone());
-            }
-            for (guard, claimed) in undo.into_iter().rev() {
-                match claimed {
-                    Some(undo) => world.take_back(at.now, &undo),
-                    None => drop(world.settle(at, guard, &End::Abort)),
-                }
-                steps.push(world.clone());
-            }
-            steps
-        });
-        self.model.perhaps(unchanged.unwrap_or_default());
-        Ok(())
     }
 }

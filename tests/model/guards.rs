@@ -53,13 +53,11 @@ impl Run {
                 }
             }
         };
-        match answer {
-            Some(answer) => self.check_settled(number, synced, &end, &done(&answer)),
-            None => {
-                self.settle_unanswered(number, &end);
-                Ok(())
-            }
+        if let Some(answer) = answer {
+            return self.check_settled(number, synced, &end, &done(&answer));
         }
+        self.settle_unanswered(number, &end);
+        Ok(())
     }
 
     fn settle_unanswered(&mut self, number: usize, end: &End) {
@@ -103,13 +101,19 @@ impl Run {
                 Door::PolledOnce => polled_once(future),
                 Door::NeverPolled => {
                     drop(future);
-                    about.iter().for_each(|&(number, _)| self.settle_unanswered(number, &End::Abort));
+                    for (number, _) in about {
+                        self.settle_unanswered(number, &End::Abort);
+                    }
                     return Ok(());
                 }
             }
         };
         match answers {
-            None => about.iter().for_each(|&(number, _)| self.settle_unanswered(number, &end)),
+            None => {
+                for (number, _) in about {
+                    self.settle_unanswered(number, &end);
+                }
+            }
             Some(Err(error)) => return Err(format!("complete_all: {error:?}")),
             Some(Ok(answers)) if answers.len() != about.len() => {
                 return Err(format!("{} answers to {} guards", answers.len(), about.len()));

@@ -1,5 +1,6 @@
 //! The store is flushed, synced, closed, cut off, and opened again.
 
+use crate::claims::INTERVAL;
 use crate::common::block_on;
 use crate::names::{
     FIRST_FILLER, Key, LONGEST_KEY, LONGEST_NOTE, LONGEST_RESPONSE, SCOPES, SECOND, STORE_WINDOW,
@@ -35,10 +36,7 @@ impl Run {
             .max_response_len(LONGEST_RESPONSE)
             .max_note_len(LONGEST_NOTE)
             .window(Duration::from_nanos(STORE_WINDOW.unsigned_abs()))
-            .durability(match self.synced {
-                true => Durability::Sync,
-                false => Durability::Interval(Duration::from_secs(3600)),
-            })
+            .durability(if self.synced { Durability::Sync } else { INTERVAL })
             .downtime(match self.pauses {
                 Some(most) => Downtime::Pauses { at_most: Duration::from_nanos(most.unsigned_abs()) },
                 None => Downtime::Counts,
@@ -69,7 +67,10 @@ impl Run {
         let answer = match door {
             Door::Blocking => self.store().sync(),
             Door::Async | Door::PolledOnce => block_on(self.store().sync_async()),
-            Door::NeverPolled => return Ok(drop(self.store().sync_async())),
+            Door::NeverPolled => {
+                drop(self.store().sync_async());
+                return Ok(());
+            }
         };
         self.model.durable();
         answer.map_err(|error| format!("{error:?}"))
@@ -79,7 +80,10 @@ impl Run {
         let answer = match door {
             Door::Blocking => self.store().reopen(),
             Door::Async | Door::PolledOnce => block_on(self.store().reopen_async()),
-            Door::NeverPolled => return Ok(drop(self.store().reopen_async())),
+            Door::NeverPolled => {
+                drop(self.store().reopen_async());
+                return Ok(());
+            }
         };
         answer.map_err(|error| format!("{error:?}"))?;
         let now = self.observed_now();
@@ -176,9 +180,8 @@ impl Run {
         }
         self.live = None;
         let closed = Seen::Fails("Closed".to_owned());
-        match answers.iter().find(|answer| done(answer) != closed) {
-            Some(answer) => return Err(format!("closed, but answered with {answer:?}")),
-            None => {}
+        if let Some(answer) = answers.iter().find(|answer| done(answer) != closed) {
+            return Err(format!("closed, but answered with {answer:?}"));
         }
         for waiting in self.waits.drain(..) {
             let seen = settled(waiting.running.wait(Duration::ZERO));

@@ -9,6 +9,7 @@ mod common;
 mod claims;
 mod draw;
 mod guards;
+mod judge;
 mod lifecycle;
 mod lookups;
 mod model;
@@ -50,10 +51,10 @@ fn check(cases: u32, histories: impl Strategy<Value = History>) {
 
 #[test]
 fn every_answer_is_one_of_the_models() {
-    check(250, histories());
+    check(400, histories());
 }
 
 #[test]
 fn what_was_promised_survives_power_cuts() {
-    check(150, histories_with_power_cuts());
+    check(250, histories_with_power_cuts());
 }

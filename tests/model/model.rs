@@ -74,6 +74,11 @@ impl Model {
         }
     }
 
+    /// Whether it may be so.
+    pub fn can(&self, may: impl Fn(World, Moment) -> bool) -> bool {
+        self.worlds.iter().any(|world| may(world.clone(), self.at))
+    }
+
     /// Or else it is one of these.
     pub fn perhaps(&mut self, worlds: Vec<World>) {
         self.worlds.extend(worlds);

@@ -23,6 +23,7 @@ pub struct Ask {
     /// In seconds.
     pub window: Option<u16>,
     /// In milliseconds.
+    #[expect(clippy::option_option, reason = "the scope's, or none, or one of its own")]
     pub lease: Option<Option<u16>>,
     /// `Sync`, or else an interval that no history lives to see the end of.
     pub sync: Option<bool>,
@@ -142,6 +143,12 @@ impl fmt::Debug for Ask {
 }
 
 impl Ask {
+    /// Whether a scope can be asked it without a request.
+    pub fn is_plain(&self) -> bool {
+        let Self { print, order, window, lease, sync, .. } = self;
+        print.is_none() && order.is_none() && window.is_none() && lease.is_none() && sync.is_none()
+    }
+
     pub fn plain(scope: u8, id: u8) -> Self {
         let (print, order, window, lease, sync, response) = (None, None, None, None, None, None);
         Self { scope, id, print, order, window, lease, sync, response }
