@@ -2,8 +2,8 @@
 //!
 //! Senders of webhooks and queue messages deliver at least once, and out of order. OnceDB is the
 //! store inside the receiver that lets it do each event's work exactly once: on disk, in one
-//! process, with no server. It answers from memory when it has seen an id, in one shared disk sync
-//! when it has not, and forgets after a window, 24 hours by default.
+//! process, with no server. It answers from memory or with one read when it has seen an id, makes a
+//! new one durable in one shared disk sync, and forgets after a window, 24 hours by default.
 //!
 //! ```
 //! # fn handle(_: &str) -> Result<Vec<u8>, oncedb::Error> { Ok(b"done".to_vec()) }

@@ -38,13 +38,19 @@ pub fn say(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
+/// Bytes, by the Standard Webhooks specification.
+const SHORTEST_SECRET: usize = 24;
+
 pub fn serve(options: &Serve) -> Result<(), Failed> {
     let secret = std::env::var(SECRET_VARIABLE)
         .map_err(|_| format!("set {SECRET_VARIABLE} to the signing secret (whsec_ and base64)"))?;
     let webhook = Webhook::new(&secret)
-        .map_err(|error| format!("{SECRET_VARIABLE} is not a signing secret: {error}"))?;
-    if secret.trim_start_matches("whsec_").is_empty() {
-        return Err(format!("{SECRET_VARIABLE} is empty: anybody could sign with that").into());
+        .map_err(|error| format!("{SECRET_VARIABLE} is not whsec_ and base64: {error}"))?;
+    // Four characters of base64 hold three bytes.
+    if secret.trim_start_matches("whsec_").trim_end_matches('=').len() * 3 / 4 < SHORTEST_SECRET {
+        return Err(
+            format!("{SECRET_VARIABLE} is shorter than {SHORTEST_SECRET} bytes: too easy to guess").into()
+        );
     }
     let rehearsal = if options.rehearse { deliveries::rehearsal()? } else { Rehearsal::default() };
     let effects = Effects::open(&options.effects)

@@ -5,7 +5,8 @@
 //! durable. The next attempt is told of the note, and looks whether the effect is there before it
 //! acts. An attempt that finds no note may act at once, since nobody came that far before.
 //!
-//! Where the effect is a change in a database of your own, `oncedb::Ledger` closes the gap instead.
+//! Where the effect is a change in a database of your own, put the id into a table of that database
+//! and commit both together.
 
 use std::sync::Arc;
 
