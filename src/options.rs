@@ -169,7 +169,7 @@ impl Options {
     #[cfg(any(test, feature = "simulation"))]
     #[must_use]
     pub fn disk(mut self, disk: &crate::disk::memory::MemoryDisk) -> Self {
-        self.disk = Arc::new(disk.clone());
+        self.disk = Arc::new(disk.mounted());
         self
     }
 

@@ -304,3 +304,43 @@ fn a_lost_catalog_is_damage_and_nothing_is_changed() {
         assert!(!dir.path().join("catalog.redb").exists());
     }
 }
+
+#[test]
+fn a_mark_that_a_batch_moves_twice_shows_only_when_it_is_delivered() {
+    let place = Place::new();
+    let store = place.open();
+    let scope = store.scope("s").unwrap();
+    let event = |id: &str, at| scope.request(id).order("e", Timestamp::from_secs(at));
+    let mut batch = store.claim_requests_async([event("a", 10), event("b", 20)]);
+    assert!(poll_once(&mut batch).is_pending());
+    store.sync().unwrap();
+    assert_eq!(mark(&scope, "e"), None);
+    assert!(event("old", 5).claim().unwrap().is_in_progress(), "not stale: nothing is applied yet");
+    drop(batch);
+    assert_eq!(mark(&scope, "e"), None);
+    assert!(event("old", 5).claim().unwrap().is_new());
+}
+
+#[test]
+fn a_batch_may_have_very_many_events_of_one_entity() {
+    let place = Place::new();
+    let store = place.open();
+    let scope = store.scope("s").unwrap();
+    let events = (0..100_000).map(|at| scope.request(format!("{at}")).order("e", Timestamp::sequence(at)));
+    let mut claimed = store.claim_requests(events).unwrap().into_iter();
+    assert!(claimed.all(|outcome| outcome.unwrap().is_new()));
+    assert_eq!(mark(&scope, "e"), Some(Timestamp::sequence(99_999)));
+}
+
+#[test]
+fn a_long_note_of_an_earlier_attempt_does_not_keep_a_key_from_being_claimed() {
+    let place = Place::new();
+    let store = place.options().max_note_len(1 << 20).open("store").unwrap();
+    let guard = store.scope("s").unwrap().begin("a").unwrap().into_new().unwrap();
+    guard.note(vec![1; 900 << 10]).unwrap();
+    drop(guard);
+    store.close().unwrap();
+    let store = place.options().memory_limit(1 << 20).max_response_len(0).open("store").unwrap();
+    let outcomes = store.scope("s").unwrap().claim_many(["a", "b"]).unwrap();
+    assert!(outcomes.iter().all(Outcome::is_new));
+}

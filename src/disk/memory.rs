@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{Disk, DiskFile, Lock};
 
@@ -33,6 +33,9 @@ const SECTOR: usize = 512;
 #[derive(Clone)]
 pub struct MemoryDisk {
     state: Arc<Mutex<State>>,
+    /// The boot that a store belongs to: it does nothing to the disk after a crash. `None` for the
+    /// hands of a test.
+    boot: Option<u64>,
 }
 
 impl fmt::Debug for MemoryDisk {
@@ -71,7 +74,17 @@ impl MemoryDisk {
             durable_names: BTreeMap::new(),
             locks: HashSet::new(),
         };
-        Self { state: Arc::new(Mutex::new(state)) }
+        Self { state: Arc::new(Mutex::new(state)), boot: None }
+    }
+
+    /// The disk as a store sees it that is opened now.
+    pub(crate) fn mounted(&self) -> Self {
+        Self { state: Arc::clone(&self.state), boot: Some(self.state.lock().boot) }
+    }
+
+    fn running(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.state.lock();
+        if self.boot.is_none_or(|boot| boot == state.boot) { Ok(state) } else { Err(no_power()) }
     }
 
     /// Cuts the power: an arbitrary choice of the sectors written since each file's last sync
@@ -163,6 +176,10 @@ fn next_random(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
+fn no_power() -> io::Error {
+    io::Error::other("the simulated machine has lost power")
+}
+
 fn not_found(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("no file {}", path.display()))
 }
@@ -173,7 +190,7 @@ impl Disk for MemoryDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
-        let mut state = self.state.lock();
+        let mut state = self.running()?;
         if !state.locks.insert(path.to_path_buf()) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -181,29 +198,29 @@ impl Disk for MemoryDisk {
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let mut state = self.state.lock();
+        let mut state = self.running()?;
         let content = Arc::new(Mutex::new(Content::default()));
         state.names.insert(path.to_path_buf(), Arc::clone(&content));
         Ok(self.file(state.boot, content))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let state = self.state.lock();
+        let state = self.running()?;
         let content = state.names.get(path).ok_or_else(|| not_found(path))?;
         Ok(self.file(state.boot, Arc::clone(content)))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.state.lock().names.remove(path).map(drop).ok_or_else(|| not_found(path))
+        self.running()?.names.remove(path).map(drop).ok_or_else(|| not_found(path))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        let state = self.state.lock();
+        let state = self.running()?;
         Ok(state.names.keys().filter(|path| path.parent() == Some(dir)).cloned().collect())
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.running()?;
         let state = &mut *state;
         state.durable_names.retain(|path, _| path.parent() != Some(dir));
         let now = state.names.iter().filter(|(path, _)| path.parent() == Some(dir));
@@ -242,12 +259,8 @@ struct MemoryFile {
 }
 
 impl MemoryFile {
-    fn content(&self) -> io::Result<parking_lot::MutexGuard<'_, Content>> {
-        if self.disk.lock().boot == self.boot {
-            Ok(self.content.lock())
-        } else {
-            Err(io::Error::other("the simulated machine has lost power"))
-        }
+    fn content(&self) -> io::Result<MutexGuard<'_, Content>> {
+        if self.disk.lock().boot == self.boot { Ok(self.content.lock()) } else { Err(no_power()) }
     }
 }
 

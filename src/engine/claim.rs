@@ -333,13 +333,19 @@ impl Engine {
         mark: &MarkView,
         set_by: Option<Arc<Attempt>>,
     ) -> Attempt {
+        let mark_before = mark.mark.as_ref().map(|mark| Arc::clone(&mark.record));
+        let outer_before = match set_by.as_ref().and_then(|earlier| earlier.order.as_ref()) {
+            Some(earlier) => earlier.outer_before.clone(),
+            None => mark_before.clone(),
+        };
         let order = ask.order.as_ref().map(|order| Order {
             entity: order.entity.clone(),
             timestamp: order.timestamp,
             retention: order.retention,
             shadow: mark.shadow,
-            mark_before: mark.mark.as_ref().map(|mark| Arc::clone(&mark.record)),
+            mark_before,
             set_by,
+            outer_before,
         });
         // What is completed in one step has no owner who could be late.
         let (lease, batch) = match ask.purpose {
@@ -418,8 +424,8 @@ impl Engine {
         });
         // Taking it back repeats the mark before.
         let mark_len = mark_before.mark.as_ref().map_or(0, |mark| mark.record.len() as u64);
-        let note =
-            past.previous.as_ref().and_then(|previous| previous.note.as_ref()).filter(|_| deferred).cloned();
+        let note = past.previous.as_ref().and_then(|previous| previous.note.as_ref());
+        let note = note.filter(|note| deferred && note.len() <= self.options.max_note_len).cloned();
         let note_len = note.as_ref().map_or(0, Vec::len);
         let reserve = if deferred { ask.settlement(note_len) + mark_len } else { 0 };
         let haste = ask.durable(self).haste();

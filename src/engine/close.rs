@@ -21,6 +21,8 @@ impl Engine {
         let orphans = self.orphan_all();
         self.wake_everyone();
         self.stop_background();
+        // A flush under way may wait for a sync that only this thread can lead.
+        let _ = self.journal.close();
         let _gate = self.gate.write();
         let flushed = match self.journal.failure() {
             Some(fault) => Err(fault.into()),
@@ -36,7 +38,7 @@ impl Engine {
     /// Ends without writing anything: what is on the disk will be read anew. Its guards are fenced.
     pub(crate) fn abandon(&self) {
         // A sound journal keeps what it was given; a poisoned one has said already that it may not.
-        let _ = self.journal.wait(self.journal.appended());
+        let _ = self.journal.wait_leading(self.journal.appended());
         self.journal.poison(std::sync::Arc::new(std::io::Error::other("the store is being reopened")));
         self.set_phase(EnginePhase::Superseded);
         self.wake_everyone();

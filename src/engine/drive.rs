@@ -120,12 +120,12 @@ impl Engine {
     ) -> Poll<Result<Option<Arc<[u8]>>>> {
         let attempt = waiter.attempt();
         match waiter.look(context.waker(), self.now()) {
-            Standing::Completed { seq, record } if durable => {
-                self.journal.poll(seq, context.waker()).map(|result| {
-                    result?;
-                    Ok(Some(record))
-                })
-            }
+            Standing::Completed { seq, record } if durable => match self.journal.poll(seq, context.waker()) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Ok(())) => Poll::Ready(Ok(Some(record))),
+                Poll::Ready(Err(_)) if self.is_superseded() => Poll::Ready(Ok(None)),
+                Poll::Ready(Err(fault)) => Poll::Ready(Err(fault.into())),
+            },
             // A reopened store has new answers: begin again.
             _ if self.is_superseded() => Poll::Ready(Ok(None)),
             Standing::Completed { record, .. } => Poll::Ready(self.check().map(|()| Some(record))),

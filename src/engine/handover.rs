@@ -1,5 +1,6 @@
 //! Settlements whose futures were dropped while they waited for room.
 
+use std::collections::VecDeque;
 use std::fmt;
 
 use parking_lot::Mutex;
@@ -13,7 +14,7 @@ type Try = Box<dyn FnMut(&mut Patience) -> bool + Send>;
 /// Work that the flush thread finishes.
 #[derive(Default)]
 pub(crate) struct Handover {
-    waiting: Mutex<Vec<(Try, Patience)>>,
+    waiting: Mutex<VecDeque<(Try, Patience)>>,
 }
 
 impl fmt::Debug for Handover {
@@ -25,18 +26,20 @@ impl fmt::Debug for Handover {
 impl Engine {
     /// Has the flush thread finish something that waits for room.
     pub(crate) fn hand_over(&self, work: impl FnMut(&mut Patience) -> bool + Send + 'static) {
-        self.handover.waiting.lock().push((Box::new(work), Patience::default()));
+        self.handover.waiting.lock().push_back((Box::new(work), Patience::default()));
         self.work.request();
     }
 
     /// Tries again what was handed over. Called with nothing held: what is finished may have been
     /// the last to keep the store open.
     pub(super) fn finish_handed_over(&self) {
-        let waiting = std::mem::take(&mut *self.handover.waiting.lock());
-        for (mut work, mut patience) in waiting {
+        // One at a time: whoever closes the store finishes what is still waiting.
+        let count = self.handover.waiting.lock().len();
+        for _ in 0..count {
+            let Some((mut work, mut patience)) = self.handover.waiting.lock().pop_front() else { return };
             patience.rounds += 1;
             if work(&mut patience) {
-                self.handover.waiting.lock().push((work, patience));
+                self.handover.waiting.lock().push_back((work, patience));
             }
         }
     }

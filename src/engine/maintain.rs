@@ -465,7 +465,11 @@ impl Engine {
             for entry in shard.lock().entries() {
                 match &entry.state {
                     State::Running(attempt) | State::Settled { undelivered: Some(attempt), .. } => {
-                        woken.extend(attempt.take_waiters());
+                        let mut next = Some(attempt);
+                        while let Some(attempt) = next {
+                            woken.extend(attempt.take_waiters());
+                            next = attempt.order.as_ref().and_then(|order| order.set_by.as_ref());
+                        }
                     }
                     State::Settled { .. } => {}
                 }

@@ -212,7 +212,7 @@ pub(crate) fn mark_view(
     let StoredRecord { purge_at: shadow, body, .. } = decode(bytes)?;
     let hides = matches!(body, Body::Tombstone | Body::Mark(Mark { restored: true, .. }));
     let shown = match before {
-        Some(attempt) => attempt.order.as_ref().and_then(|order| order.mark_before.as_ref()),
+        Some(attempt) => attempt.order.as_ref().and_then(|order| order.outer_before.as_ref()),
         None => Some(bytes),
     };
     let mark = match shown {

@@ -178,8 +178,10 @@ impl Journal {
 
     /// Poisons from outside: something that the journal relies on has failed.
     pub(crate) fn poison(&self, error: Arc<io::Error>) {
-        let reached = self.queue.lock().next_seq - 1;
-        let _ = self.failure.set(Failure { error, reached });
+        let queue = self.queue.lock();
+        // Under the lock: no frame gets a number in between.
+        let _ = self.failure.set(Failure { error, reached: queue.next_seq - 1 });
+        drop(queue);
         self.ticker.sync_now();
     }
 
@@ -264,6 +266,21 @@ impl Journal {
                 self.commit(Goal::Sync, Some(seq));
             }
             batch.wait();
+        }
+    }
+
+    /// The same at the end of a store: leads even if that was left to the sync thread, which may be the
+    /// very thread that waits here.
+    pub(crate) fn wait_leading(&self, seq: u64) -> Result<(), Fault> {
+        loop {
+            if let Some(outcome) = self.outcome(seq) {
+                return outcome;
+            }
+            self.commit(Goal::Sync, Some(seq));
+            let (batch, pending) = self.batch_of(seq);
+            if !pending {
+                batch.wait();
+            }
         }
     }
 
@@ -460,7 +477,7 @@ impl Journal {
             queue.closed = true;
             queue.next_seq - 1
         };
-        self.wait(last)
+        self.wait_leading(last)
     }
 
     /// The body of the sync thread: leads when no blocked caller does, until [`stop`](Self::stop).

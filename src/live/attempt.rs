@@ -50,6 +50,18 @@ pub(crate) struct Order {
     pub(crate) mark_before: Option<Arc<[u8]>>,
     /// The claim of the same batch that set that mark.
     pub(crate) set_by: Option<Arc<Attempt>>,
+    /// The mark before the whole batch: what everyone else is shown until it is delivered.
+    pub(crate) outer_before: Option<Arc<[u8]>>,
+}
+
+impl Drop for Order {
+    fn drop(&mut self) {
+        // A batch may link very many: one after the other, not one inside the other.
+        let mut next = self.set_by.take();
+        while let Some(mut attempt) = next.and_then(Arc::into_inner) {
+            next = attempt.order.as_mut().and_then(|order| order.set_by.take());
+        }
+    }
 }
 
 /// What changes while an attempt runs. A leaf lock: nothing is locked under it.

@@ -376,6 +376,11 @@ impl RunStore {
             merged.doom();
             return Ok(());
         };
+        if !inputs.iter().all(|input| place.runs.iter().any(|run| run.id() == input.id())) {
+            // It has expired, and was made again.
+            merged.doom();
+            return Ok(());
+        }
         let bytes = merged.summary().bytes;
         edits.push(Edit::Meta(Meta::NextFile, self.next_file.load(Ordering::Relaxed)));
         edits.push(Edit::File(merged.id(), Listed { kind: FileKind::Run, bucket, bytes }));

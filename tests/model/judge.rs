@@ -95,7 +95,8 @@ impl Run {
         let ids: Vec<Key> = wants.iter().map(|want| want.key).collect();
         let durable = self.model.is_durable();
         if durable
-            && !self.model.can(|mut world, at| wants.iter().any(|want| self.waits(&mut world, at, want)))
+            && let [want] = wants
+            && !self.model.can(|mut world, at| self.waits(&mut world, at, want))
         {
             return Err("a future is pending although there is nothing to wait for".to_owned());
         }
