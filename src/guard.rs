@@ -320,6 +320,22 @@ impl fmt::Debug for Guard {
 }
 
 /// An attempt that ended without completing.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = oncedb::Store::open(dir.path())?;
+/// use oncedb::Cause;
+///
+/// let scope = store.scope("s")?;
+/// let first = scope.begin("evt_1")?.into_new().expect("new");
+/// first.note("about to charge")?;
+/// first.abort()?;
+/// let second = scope.begin("evt_1")?.into_new().expect("free again");
+/// let previous = second.previous().expect("there was an attempt before");
+/// assert_eq!((previous.cause, previous.attempt), (Cause::Aborted, 1));
+/// assert_eq!(previous.note.as_deref(), Some(&b"about to charge"[..]));
+/// # Ok::<(), oncedb::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Previous {

@@ -22,6 +22,18 @@ const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
 const LONGEST_WINDOW: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// When a call that promises durability returns.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = oncedb::Store::open(dir.path())?;
+/// use oncedb::Durability;
+/// use std::time::Duration;
+///
+/// // This one claim need not survive a power cut in the next 50 ms.
+/// let soon = Durability::Interval(Duration::from_millis(50));
+/// assert!(store.scope("clicks")?.request("click_1").durability(soon).claim()?.is_new());
+/// # Ok::<(), oncedb::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
@@ -33,6 +45,22 @@ pub enum Durability {
 }
 
 /// What the time does for which a store was closed.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// use oncedb::{Downtime, ManualClock, Store};
+/// use std::time::{Duration, SystemTime};
+///
+/// let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+/// let an_hour = Downtime::Pauses { at_most: Duration::from_secs(3600) };
+/// let open = || Store::options().downtime(an_hour).clock(clock.clone()).open(dir.path());
+/// let store = open()?;
+/// assert!(store.scope("s")?.claim("evt_1")?.is_new());
+/// store.close()?;
+/// clock.advance(Duration::from_secs(7 * 24 * 3600)); // a long outage, then everything is redelivered
+/// assert!(open()?.scope("s")?.claim("evt_1")?.is_duplicate());
+/// # Ok::<(), oncedb::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Downtime {

@@ -20,6 +20,21 @@ use crate::timestamp::Timestamp;
 ///
 /// All but [`New`](Self::New) record nothing. The enum is exhaustive on purpose: match every arm, so
 /// that no verdict is swallowed.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = oncedb::Store::open(dir.path())?;
+/// use oncedb::Outcome;
+///
+/// let status = match store.scope("stripe")?.claim("evt_1")? {
+///     Outcome::New(_) => "do the work",
+///     Outcome::Duplicate(_) | Outcome::Stale(_) => "nothing to do",
+///     Outcome::InProgress(_) => "come again",
+///     Outcome::Mismatch(_) => "another event under the same id",
+/// };
+/// assert_eq!(status, "do the work");
+/// # Ok::<(), oncedb::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "only `New` means: do the work"]
 pub enum Outcome<N, P = InProgress> {
@@ -81,6 +96,21 @@ impl<N, P> Outcome<N, P> {
 }
 
 /// What is recorded of a claim. Cheap to clone; it does not keep the store open.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = oncedb::Store::open(dir.path())?;
+/// let scope = store.scope("stripe")?;
+/// let _ = scope.request("evt_1").fingerprint("f").claim_with("reply")?;
+/// let record = scope.get("evt_1")?.expect("it is completed");
+/// assert_eq!(record.id(), b"evt_1");
+/// assert_eq!(record.attempt(), 1);
+/// assert_eq!(record.fingerprint(), Some(&b"f"[..]));
+/// assert_eq!(record.stored_response().as_deref(), Some(&b"reply"[..]));
+/// assert!(record.expires_at() > record.completed_at());
+/// assert!(!record.is_refusal());
+/// # Ok::<(), oncedb::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Record {
     shown: Shown,
@@ -198,6 +228,19 @@ impl fmt::Debug for Record {
 }
 
 /// The response that a completion keeps.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// use oncedb::{Response, Store};
+///
+/// let store = Store::options().max_response_len(4).open(dir.path())?;
+/// let scope = store.scope("s")?;
+/// let kept = scope.request("a").claim_with("ok")?.into_new().expect("new");
+/// assert_eq!(kept.response(), Response::Stored(b"ok"));
+/// let long = scope.request("b").claim_with("a long one")?.into_new().expect("new");
+/// assert_eq!(long.response(), Response::Omitted { len: 10 });
+/// # Ok::<(), oncedb::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Response<'a> {
     /// It was completed without one.
@@ -246,6 +289,24 @@ pub enum Busy {
 }
 
 /// A claim in progress, held by somebody else. It does not keep the store open.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = oncedb::Store::open(dir.path())?;
+/// use oncedb::{Busy, Outcome, Settled};
+/// use std::time::Duration;
+///
+/// let scope = store.scope("stripe")?;
+/// let guard = scope.begin("evt_1")?.into_new().expect("new");
+/// let Outcome::InProgress(running) = scope.begin("evt_1")? else { unreachable!() };
+/// assert_eq!(running.busy(), Busy::Id);
+/// assert_eq!(running.token(), guard.token());
+/// assert_eq!(running.retry_after(), Duration::from_secs(1));
+/// assert!(matches!(running.wait(Duration::ZERO)?, Settled::Running));
+/// guard.complete_with("reply")?;
+/// assert!(matches!(running.wait(Duration::from_secs(60))?, Settled::Completed(_)));
+/// # Ok::<(), oncedb::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct InProgress {
     engine: Weak<Engine>,
@@ -364,6 +425,19 @@ pub enum Settled {
 }
 
 /// The last applied timestamp of an entity.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = oncedb::Store::open(dir.path())?;
+/// use oncedb::Timestamp;
+///
+/// let scope = store.scope("stripe")?;
+/// let _ = scope.request("evt_1").order("sub_1", Timestamp::from_secs(9)).claim()?;
+/// let mark = scope.last_applied("sub_1")?.expect("something was applied");
+/// assert_eq!((mark.entity(), mark.timestamp()), (&b"sub_1"[..], Timestamp::from_secs(9)));
+/// assert!(scope.forget_mark("sub_1")?);
+/// # Ok::<(), oncedb::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Mark {
     record: Arc<[u8]>,

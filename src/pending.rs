@@ -18,6 +18,19 @@ use crate::error::{Error, Result};
 /// It is lazy: nothing happens before the first poll. It owns copies of its arguments and keeps the
 /// store open, so it can be spawned or stored. It never waits for a sync, a flush or another claim
 /// on the polling thread.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = oncedb::Store::open(dir.path())?;
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let scope = store.scope("stripe")?;
+/// let guard = scope.begin_async("evt_1").await?.into_new().expect("new");
+/// guard.complete_with_async("reply").await?;
+/// assert!(scope.claim_async("evt_1").await?.is_duplicate());
+/// # Ok::<(), oncedb::Error>(())
+/// # })?;
+/// # Ok::<(), oncedb::Error>(())
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Pending<T> {
     // The lock is never taken: it makes the future `Sync`, and `&mut` goes around it.

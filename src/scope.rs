@@ -20,6 +20,18 @@ use crate::timestamp::Timestamp;
 
 /// A source, a tenant or a consumer: the same id in two scopes is two keys. Cheap to clone; keeps
 /// the store open. See [`Store::scope`](crate::Store::scope).
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = oncedb::Store::open(dir.path())?;
+/// let (first, second) = (store.scope("tenant_1")?, store.scope("tenant_2")?);
+/// assert!(first.claim("evt_1")?.is_new());
+/// assert!(second.claim("evt_1")?.is_new());
+/// assert!(first.contains("evt_1")?);
+/// assert!(first.forget("evt_1")?);
+/// assert!(!first.contains("evt_1")?);
+/// # Ok::<(), oncedb::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Scope {
     core: Arc<ScopeCore>,

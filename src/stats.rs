@@ -3,6 +3,15 @@
 use std::time::Duration;
 
 /// A picture of a store at one moment. See [`Store::stats`](crate::Store::stats).
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = oncedb::Store::open(dir.path())?;
+/// let _ = store.scope("s")?.claim_many(["a", "b", "a"])?;
+/// let stats = store.stats();
+/// assert_eq!((stats.live_keys, stats.new, stats.duplicates), (2, 2, 1));
+/// # Ok::<(), oncedb::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -46,6 +55,14 @@ pub struct Stats {
 }
 
 /// What [`Store::maintain`](crate::Store::maintain) did.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = oncedb::Store::open(dir.path())?;
+/// let _ = store.scope("s")?.claim("a")?;
+/// assert_eq!(store.maintain()?.flushed, 1);
+/// # Ok::<(), oncedb::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Maintenance {

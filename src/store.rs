@@ -27,6 +27,21 @@ const LOCK_FILE: &str = "lock";
 ///
 /// `Store`, [`Scope`], [`Guard`] and [`Pending`] keep it open. Dropping the last of them blocks as
 /// [`close`](Self::close) does.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// use oncedb::{Error, Store};
+///
+/// let store = Store::open(dir.path())?;
+/// let scope = store.scope("orders")?;
+/// let guards = ["a", "b"].map(|id| scope.begin(id).map(|outcome| outcome.into_new().expect("new")));
+/// let guards = guards.into_iter().collect::<Result<Vec<_>, Error>>()?;
+/// assert!(store.complete_all(guards)?.iter().all(Result::is_ok));
+/// assert!(matches!(Store::open(dir.path()), Err(Error::Locked { .. })));
+/// store.close()?;
+/// assert!(matches!(scope.claim("c"), Err(Error::Closed { .. })));
+/// # Ok::<(), oncedb::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,

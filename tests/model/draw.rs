@@ -16,6 +16,15 @@ fn door() -> impl Strategy<Value = Door> {
     ]
 }
 
+/// Some scopes and ids more often than others, so that histories come back to them.
+fn scope() -> impl Strategy<Value = u8> {
+    prop_oneof![1 => Just(0), 3 => Just(1), 2 => Just(2)]
+}
+
+fn id() -> impl Strategy<Value = u8> {
+    prop_oneof![4 => Just(0), 2 => Just(1), 1 => 2..4_u8]
+}
+
 fn when() -> impl Strategy<Value = When> {
     prop_oneof![8 => (0..7_i8).prop_map(When::Step), 1 => (0..3_u8).prop_map(When::Number)]
 }
@@ -25,7 +34,7 @@ fn response() -> impl Strategy<Value = u16> {
 }
 
 fn ask() -> impl Strategy<Value = Ask> {
-    let plain = (0..3_u8, 0..4_u8, weighted(0.25, 0..2_u8), weighted(0.5, (0..2_u8, when())));
+    let plain = (scope(), id(), weighted(0.25, 0..2_u8), weighted(0.5, (0..2_u8, when())));
     let more = (
         weighted(0.25, select(vec![3, 40, 500])),
         weighted(0.3, of(select(vec![1, 2_000, 20_000]))),
@@ -48,8 +57,8 @@ fn ending() -> impl Strategy<Value = Ending> {
     prop_oneof![
         4 => of(response()).prop_map(Ending::Complete),
         1 => response().prop_map(Ending::Refuse),
-        1 => Just(Ending::Abort),
-        1 => Just(Ending::Drop),
+        2 => Just(Ending::Abort),
+        2 => Just(Ending::Drop),
     ]
 }
 
@@ -96,24 +105,24 @@ fn wrong() -> impl Strategy<Value = Wrong> {
 }
 
 fn claims() -> BoxedStrategy<Op> {
-    let place = || (0..3_u8, 0..4_u8);
+    let place = || (scope(), id());
     prop_oneof![
-        7 => (door(), ask()).prop_map(|(door, ask)| Op::Claim(door, ask)),
-        11 => (door(), ask()).prop_map(|(door, ask)| Op::Begin(door, ask)),
-        1 => (door(), 0..3_u8, vec(0..4_u8, 0..5)).prop_map(|(door, scope, ids)| Op::ClaimMany(door, scope, ids)),
+        5 => (door(), ask()).prop_map(|(door, ask)| Op::Claim(door, ask)),
+        13 => (door(), ask()).prop_map(|(door, ask)| Op::Begin(door, ask)),
+        1 => (door(), scope(), vec(id(), 0..5)).prop_map(|(door, scope, ids)| Op::ClaimMany(door, scope, ids)),
         2 => (door(), vec(ask(), 0..5)).prop_map(|(door, asks)| Op::ClaimRequests(door, asks)),
         2 => (door(), vec(ask(), 0..5)).prop_map(|(door, asks)| Op::BeginRequests(door, asks)),
         10 => (door(), any::<u8>(), ending()).prop_map(|(door, guard, ending)| Op::Settle(door, guard, ending)),
-        3 => (door(), any::<u8>(), 0..3_u8).prop_map(|(door, guard, note)| Op::Note(door, guard, note)),
+        5 => (door(), any::<u8>(), 0..3_u8).prop_map(|(door, guard, note)| Op::Note(door, guard, note)),
         3 => (door(), place()).prop_map(|(door, (scope, id))| Op::Forget(door, scope, id)),
-        3 => (door(), 0..3_u8, 0..2_u8, when()).prop_map(|(door, scope, id, when)| Op::Advance(door, scope, id, when)),
+        3 => (door(), scope(), 0..2_u8, when()).prop_map(|(door, scope, id, when)| Op::Advance(door, scope, id, when)),
     ]
     .boxed()
 }
 
 fn anything() -> BoxedStrategy<Op> {
-    let place = || (0..3_u8, 0..4_u8);
-    let entity = || (0..3_u8, 0..2_u8);
+    let place = || (scope(), id());
+    let entity = || (scope(), 0..2_u8);
     let guards = || vec(any::<u8>(), 0..4);
     prop_oneof![
         42 => claims(),

@@ -51,10 +51,10 @@ fn check(cases: u32, histories: impl Strategy<Value = History>) {
 
 #[test]
 fn every_answer_is_one_of_the_models() {
-    check(400, histories());
+    check(700, histories());
 }
 
 #[test]
 fn what_was_promised_survives_power_cuts() {
-    check(250, histories_with_power_cuts());
+    check(400, histories_with_power_cuts());
 }
