@@ -159,10 +159,40 @@ fn with_power_cuts() -> BoxedStrategy<Op> {
     .boxed()
 }
 
+/// What single operations would hardly come to by chance.
+fn phrases() -> impl Strategy<Value = Vec<Op>> {
+    let cut = |away| Op::Restart { shut: Shut::PowerCut, away, step: 0, deploy: 0 };
+    let second_thoughts = move |ask: Ask| {
+        vec![Op::Claim(Door::PolledOnce, ask.clone()), Op::Begin(Door::Blocking, ask), cut(0)]
+    };
+    let short_after_long = move |ask: Ask| {
+        let claim = |window| Op::Claim(Door::Blocking, Ask { window: Some(window), ..ask.clone() });
+        let forget = Op::Forget(Door::Blocking, ask.scope, ask.id);
+        let (pass, maintain) = (Op::Elapse(Pass::Millis(5_000)), Op::Maintain);
+        vec![claim(500), maintain.clone(), forget, claim(3), maintain.clone(), pass, maintain]
+    };
+    let lapsed = |(ask, note): (Ask, u8)| {
+        let begin = Op::Begin(Door::Blocking, Ask { lease: Some(Some(2_000)), ..ask });
+        let (note, pass) = (Op::Note(Door::Blocking, u8::MAX, note), Op::Elapse(Pass::Millis(2_000)));
+        vec![begin.clone(), note, pass, begin]
+    };
+    prop_oneof![
+        ask().prop_map(second_thoughts),
+        ask().prop_map(short_after_long),
+        (ask(), 0..3_u8).prop_map(lapsed),
+    ]
+}
+
 fn of_ops(op: BoxedStrategy<Op>, len: usize) -> impl Strategy<Value = History> {
     let pauses = weighted(0.2, select(vec![0, 5, 300]));
-    (any::<u64>(), weighted(0.8, Just(())), pauses, vec(op, 1..len))
-        .prop_map(|(disk, synced, pauses, ops)| History { disk, synced: synced.is_some(), pauses, ops })
+    let phrase = prop_oneof![30 => op.prop_map(|op| vec![op]), 1 => phrases()];
+    let parts = (any::<u64>(), weighted(0.8, Just(())), pauses, vec(phrase, 1..len));
+    parts.prop_map(|(disk, synced, pauses, ops)| History {
+        disk,
+        synced: synced.is_some(),
+        pauses,
+        ops: ops.concat(),
+    })
 }
 
 /// Every operation there is.

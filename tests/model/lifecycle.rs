@@ -3,8 +3,7 @@
 use crate::claims::INTERVAL;
 use crate::common::block_on;
 use crate::names::{
-    FIRST_FILLER, Key, LONGEST_KEY, LONGEST_NOTE, LONGEST_RESPONSE, SCOPES, SECOND, STORE_WINDOW,
-    entity_text, id_text, scope_options,
+    FIRST_FILLER, LONGEST_KEY, LONGEST_NOTE, LONGEST_RESPONSE, SCOPES, SECOND, STORE_WINDOW, scope_options,
 };
 use crate::ops::{Ask, Door, Ending, Shut};
 use crate::run::{Checked, Live, Run};
@@ -150,16 +149,8 @@ impl Run {
     }
 
     fn recovered(&mut self, power_cut: bool, now: i64) {
-        let latest = self.model.readings.iter().map(|at| at.now).max().unwrap_or(0);
         self.model.recover(power_cut, now);
         self.model.opened(now);
-        if now < latest {
-            let live = self.live.as_ref().expect("it has been opened");
-            let scope = |key: Key| &live.scopes[usize::from(key.0)];
-            let has_id = |key: Key| scope(key).contains(id_text(key.1)).unwrap();
-            let has_mark = |key: Key| scope(key).last_applied(entity_text(key.1)).unwrap().is_some();
-            self.model.go_back(latest, has_id, has_mark);
-        }
     }
 
     fn close(&mut self, shut: Shut) -> Checked {

@@ -171,29 +171,6 @@ impl Model {
         self.durable();
     }
 
-    /// After a power cut the time may go on from before `latest`. What had expired in between may have
-    /// been removed, or may be there again.
-    pub fn go_back(&mut self, latest: i64, has_id: impl Fn(Key) -> bool, has_mark: impl Fn(Key) -> bool) {
-        let now = self.at.now;
-        for world in &mut self.worlds {
-            for (&key, state) in &mut world.ids {
-                match state {
-                    State::Finished(finished) if finished.expires_at <= latest && !has_id(key) => {
-                        finished.expires_at = finished.expires_at.min(now);
-                    }
-                    State::Released(memory) if memory.sure <= latest => memory.sure = memory.sure.min(now),
-                    State::Forgotten { sure, .. } if *sure <= latest => *sure = now.min(*sure),
-                    _ => {}
-                }
-            }
-            for (&key, mark) in &mut world.marks {
-                if mark.until <= latest && !has_mark(key) {
-                    mark.until = mark.until.min(now);
-                }
-            }
-        }
-    }
-
     /// The store is open from here on, at this time.
     pub fn opened(&mut self, now: i64) {
         self.at.now = now;
