@@ -157,13 +157,7 @@ impl Scope {
         I::Item: AsRef<[u8]>,
     {
         let (_, engine) = self.open()?;
-        let mut batch = self.batch_of(&engine, ids)?;
-        engine.drive(|patience| batch.step(patience))?;
-        let batch = batch.all_or_none()?;
-        if let Some(seq) = batch.frame() {
-            engine.wait_durable(seq)?;
-        }
-        all_claimed(&engine, batch)
+        all_claimed(&engine, self.batch_of(&engine, ids)?.run()?)
     }
 
     /// [`claim_many`](Self::claim_many) for any executor. Dropped before it is ready, its claims are
@@ -177,13 +171,7 @@ impl Scope {
         let scope = self.clone();
         Pending::new(async move {
             let (_, engine) = scope.open()?;
-            let mut batch = scope.batch_of(&engine, ids)?;
-            engine.drive_async(|patience| batch.step(patience)).await?;
-            let batch = batch.all_or_none()?;
-            if let Some(seq) = batch.frame() {
-                engine.wait_durable_async(seq).await?;
-            }
-            all_claimed(&engine, batch)
+            all_claimed(&engine, scope.batch_of(&engine, ids)?.run_async().await?)
         })
     }
 
@@ -198,7 +186,7 @@ impl Scope {
         for id in ids {
             asks.push(Ok(self.plain_ask(engine, id.as_ref(), true)?));
         }
-        Ok(Batch::new(Arc::clone(engine), asks))
+        Ok(Batch::new(Arc::clone(engine), asks).all_or_none())
     }
 
     /// A claim in one step with nothing of its own.
@@ -235,11 +223,7 @@ impl Scope {
         let (_, engine) = self.open()?;
         let purpose = Purpose::Claim { response: response.map(Into::into), deferred: true };
         let ask = request.ask(&engine, purpose)?;
-        let mut batch = Batch::new(Arc::clone(&engine), vec![Ok(ask)]);
-        engine.drive_async(|patience| batch.step(patience)).await?;
-        if let Some(seq) = batch.frame() {
-            engine.wait_durable_async(seq).await?;
-        }
+        let batch = Batch::new(Arc::clone(&engine), vec![Ok(ask)]).run_async().await?;
         let verdict = batch.deliver().pop().unwrap_or(Err(Error::Closed))?;
         Ok(claimed(&engine, engine.mapping(), verdict))
     }

@@ -344,8 +344,8 @@ impl Store {
         &self,
         requests: impl IntoIterator<Item = Request>,
     ) -> Result<Vec<Result<Outcome<Record>>>> {
-        let (engine, batch) = self.run_batch(&requests.into_iter().collect::<Vec<_>>(), claim_purpose)?;
-        Ok(all_claimed(&engine, batch))
+        let (engine, batch) = self.batch_of(requests, claim_purpose)?;
+        Ok(all_claimed(&engine, batch.run()?))
     }
 
     /// [`claim_requests`](Self::claim_requests) for any executor. Dropped before it is ready, its
@@ -356,8 +356,8 @@ impl Store {
     ) -> Pending<Vec<Result<Outcome<Record>>>> {
         let (store, requests) = (self.clone(), requests.into_iter().collect::<Vec<_>>());
         Pending::new(async move {
-            let (engine, batch) = store.run_batch_async(&requests, claim_purpose).await?;
-            Ok(all_claimed(&engine, batch))
+            let (engine, batch) = store.batch_of(requests, claim_purpose)?;
+            Ok(all_claimed(&engine, batch.run_async().await?))
         })
     }
 
@@ -371,8 +371,8 @@ impl Store {
         &self,
         requests: impl IntoIterator<Item = Request>,
     ) -> Result<Vec<Result<Outcome<Guard>>>> {
-        let (engine, batch) = self.run_batch(&requests.into_iter().collect::<Vec<_>>(), || Purpose::Begin)?;
-        Ok(batch.deliver().into_iter().map(|answer| Ok(begun(&self.inner, &engine, answer?))).collect())
+        let (engine, batch) = self.batch_of(requests, || Purpose::Begin)?;
+        Ok(self.all_begun(&engine, batch.run()?))
     }
 
     /// [`begin_requests`](Self::begin_requests) for any executor. Dropped, it gives the keys back.
@@ -382,14 +382,22 @@ impl Store {
     ) -> Pending<Vec<Result<Outcome<Guard>>>> {
         let (store, requests) = (self.clone(), requests.into_iter().collect::<Vec<_>>());
         Pending::new(async move {
-            let (engine, batch) = store.run_batch_async(&requests, || Purpose::Begin).await?;
-            Ok(batch.deliver().into_iter().map(|answer| Ok(begun(&store.inner, &engine, answer?))).collect())
+            let (engine, batch) = store.batch_of(requests, || Purpose::Begin)?;
+            Ok(store.all_begun(&engine, batch.run_async().await?))
         })
     }
 
-    fn batch_of(&self, requests: &[Request], purpose: impl Fn() -> Purpose) -> Result<(Arc<Engine>, Batch)> {
+    fn all_begun(&self, engine: &Arc<Engine>, batch: Batch) -> Vec<Result<Outcome<Guard>>> {
+        batch.deliver().into_iter().map(|answer| Ok(begun(&self.inner, engine, answer?))).collect()
+    }
+
+    fn batch_of(
+        &self,
+        requests: impl IntoIterator<Item = Request>,
+        purpose: impl Fn() -> Purpose,
+    ) -> Result<(Arc<Engine>, Batch)> {
         let engine = self.inner.engine()?;
-        let ask = |request: &Request| -> Result<Ask> {
+        let ask = |request: Request| -> Result<Ask> {
             if !request.scope().is_of(&self.inner) {
                 return Err(Error::InvalidOption {
                     option: "requests",
@@ -398,29 +406,7 @@ impl Store {
             }
             request.ask(&engine, purpose())
         };
-        let batch = Batch::new(Arc::clone(&engine), requests.iter().map(ask).collect());
-        Ok((engine, batch))
-    }
-
-    fn run_batch(&self, requests: &[Request], purpose: impl Fn() -> Purpose) -> Result<(Arc<Engine>, Batch)> {
-        let (engine, mut batch) = self.batch_of(requests, purpose)?;
-        engine.drive(|patience| batch.step(patience))?;
-        if let Some(seq) = batch.frame() {
-            engine.wait_durable(seq)?;
-        }
-        Ok((engine, batch))
-    }
-
-    async fn run_batch_async(
-        &self,
-        requests: &[Request],
-        purpose: impl Fn() -> Purpose,
-    ) -> Result<(Arc<Engine>, Batch)> {
-        let (engine, mut batch) = self.batch_of(requests, purpose)?;
-        engine.drive_async(|patience| batch.step(patience)).await?;
-        if let Some(seq) = batch.frame() {
-            engine.wait_durable_async(seq).await?;
-        }
+        let batch = Batch::new(Arc::clone(&engine), requests.into_iter().map(ask).collect());
         Ok((engine, batch))
     }
 }

@@ -94,15 +94,19 @@ fn waits_that_are_over_leave_nothing_behind() {
     guard.complete().unwrap();
 }
 
-#[test]
-fn a_note_from_before_a_lower_limit_hurts_nobody() {
-    let place = Place::new();
+/// A store in which an attempt at "a" left a note that is over today's limit.
+fn with_a_note_longer_than_the_limit(place: &Place) -> Store {
     let store = place.options().max_note_len(1 << 20).open("store").unwrap();
     let guard = store.scope("s").unwrap().begin("a").unwrap().into_new().unwrap();
     guard.note(vec![1; 900 << 10]).unwrap();
     drop(guard);
     store.close().unwrap();
-    let store = place.options().memory_limit(1 << 20).max_response_len(0).open("store").unwrap();
+    place.options().memory_limit(1 << 20).max_response_len(0).open("store").unwrap()
+}
+
+#[test]
+fn a_note_from_before_a_lower_limit_hurts_nobody() {
+    let store = with_a_note_longer_than_the_limit(&Place::new());
     let scope = store.scope("s").unwrap();
     let guard = scope.begin("a").unwrap().into_new().unwrap();
     let previous = guard.previous().unwrap();
@@ -334,13 +338,7 @@ fn a_batch_may_have_very_many_events_of_one_entity() {
 
 #[test]
 fn a_long_note_of_an_earlier_attempt_does_not_keep_a_key_from_being_claimed() {
-    let place = Place::new();
-    let store = place.options().max_note_len(1 << 20).open("store").unwrap();
-    let guard = store.scope("s").unwrap().begin("a").unwrap().into_new().unwrap();
-    guard.note(vec![1; 900 << 10]).unwrap();
-    drop(guard);
-    store.close().unwrap();
-    let store = place.options().memory_limit(1 << 20).max_response_len(0).open("store").unwrap();
+    let store = with_a_note_longer_than_the_limit(&Place::new());
     let outcomes = store.scope("s").unwrap().claim_many(["a", "b"]).unwrap();
     assert!(outcomes.iter().all(Outcome::is_new));
 }

@@ -14,6 +14,8 @@ pub(crate) struct Batch {
     items: Vec<Item>,
     /// The last frame that a caller must wait for.
     frame: Option<u64>,
+    /// Whether one that fails makes all fail.
+    whole: bool,
 }
 
 #[derive(Debug)]
@@ -35,11 +37,17 @@ impl Batch {
             },
             Err(error) => Item { asked: None, answer: Err(error) },
         };
-        Self { engine, items: asks.into_iter().map(item).collect(), frame: None }
+        Self { engine, items: asks.into_iter().map(item).collect(), frame: None, whole: false }
+    }
+
+    /// Makes them stand or fall together.
+    pub(crate) fn all_or_none(mut self) -> Self {
+        self.whole = true;
+        self
     }
 
     /// Decides in order, as far as there is room.
-    pub(crate) fn step(&mut self, patience: &mut Patience) -> Result<Step<()>> {
+    fn step(&mut self, patience: &mut Patience) -> Result<Step<()>> {
         for item in &mut self.items {
             let Some((ask, lookups)) = &mut item.asked else { continue };
             let answer = match self.engine.decide(ask, lookups, patience) {
@@ -63,20 +71,36 @@ impl Batch {
         Ok(Step::Done(()))
     }
 
-    /// The frame to wait for before the answers are given.
-    pub(crate) fn frame(&self) -> Option<u64> {
-        self.frame
+    /// Decides all and waits once, on this thread.
+    pub(crate) fn run(mut self) -> Result<Self> {
+        let engine = Arc::clone(&self.engine);
+        engine.drive(|patience| self.step(patience))?;
+        self.check_whole()?;
+        if let Some(seq) = self.frame {
+            engine.wait_durable(seq)?;
+        }
+        Ok(self)
     }
 
-    /// Fails if any claim failed; then everything is taken back.
-    pub(crate) fn all_or_none(mut self) -> Result<Self> {
-        match self.items.iter().position(|item| item.answer.is_err()) {
-            None => Ok(self),
-            Some(index) => {
-                let failed = std::mem::replace(&mut self.items[index].answer, Err(Error::Closed));
-                drop(self);
-                Err(failed.err().unwrap_or(Error::Closed))
+    /// The same for a future.
+    pub(crate) async fn run_async(mut self) -> Result<Self> {
+        let engine = Arc::clone(&self.engine);
+        engine.drive_async(|patience| self.step(patience)).await?;
+        self.check_whole()?;
+        if let Some(seq) = self.frame {
+            engine.wait_durable_async(seq).await?;
+        }
+        Ok(self)
+    }
+
+    /// Fails if the claims stand or fall together and one failed; whoever drops the batch then takes
+    /// everything back.
+    fn check_whole(&mut self) -> Result<()> {
+        match self.items.iter_mut().find(|item| item.answer.is_err()) {
+            Some(failed) if self.whole => {
+                Err(std::mem::replace(&mut failed.answer, Err(Error::Closed)).err().unwrap_or(Error::Closed))
             }
+            _ => Ok(()),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::drive::{Patience, Step, Wait};
+use super::drive::{Patience, Step};
 use super::view::{IdView, LiveMark, Lookup, MarkView, Past, id_view, mark_view};
 use super::{Counters, Engine};
 use crate::clock::{Time, nanos};
@@ -14,7 +14,7 @@ use crate::journal::{AppendError, Haste, Room};
 use crate::key::{Key, name_of};
 use crate::live::attempt::{Order, wake};
 use crate::live::map::{Locked, cost_of_claim};
-use crate::live::{Attempt, Owner, Phase, State};
+use crate::live::{Attempt, Owner, State};
 use crate::options::{Durability, Retention, Ties};
 use crate::outcome::Busy;
 use crate::record::{Body, Done, Mark, RECORD_OVERHEAD, Released, Reply, StoredRecord};
@@ -265,14 +265,12 @@ impl Engine {
     /// Has the caller wait if what it would be told could still be taken back by a crash. A batch goes
     /// on in order and waits once, at its end.
     fn not_yet(&self, ask: &Ask, lookups: &mut Lookups, seq: u64) -> Option<Step<Verdict>> {
-        if !ask.durable(self).is_sync() || seq <= self.journal.durable() {
-            return None;
-        }
+        let wait = self.undurable(ask.durable(self), seq)?;
         if ask.batch != 0 {
             lookups.frame = lookups.frame.max(Some(seq));
             return None;
         }
-        Some(Step::Wait(Wait::Frame(seq)))
+        Some(Step::Wait(wait))
     }
 
     pub(super) fn check_timestamp(&self, order: &AskOrder, mark: Option<&LiveMark>) -> Result<()> {
@@ -317,8 +315,7 @@ impl Engine {
         // Whoever was taken over is fenced before anyone can see the new owner.
         let mut woken = Vec::new();
         for attempt in past.lapsed.iter().chain(&lapsed_owner) {
-            self.give_back(attempt);
-            woken.extend(attempt.end(Phase::Released));
+            woken.extend(self.fence(attempt));
         }
         drop(locked);
         wake(woken);

@@ -1,14 +1,15 @@
 //! The end of an engine, orderly or not.
 
+use std::io;
+use std::sync::Arc;
 use std::thread;
 
 use super::claim::released_record;
-use super::maintain::Lead;
 use super::{Engine, Phase as EnginePhase};
 use crate::catalog::{Edit, Meta};
 use crate::error::Result;
 use crate::guard::Cause;
-use crate::journal::{Haste, Room};
+use crate::journal::{Haste, Lead, Room};
 use crate::live::attempt::wake;
 use crate::live::{Phase, State};
 use crate::runs::FlushError;
@@ -28,29 +29,31 @@ impl Engine {
             Some(fault) => Err(fault.into()),
             None => self.close_files(orphans),
         };
-        self.journal.stop();
-        self.join();
-        self.journal.answer_rest();
-        self.end_handover();
+        self.end_threads();
         self.catalog.close().and(flushed)
     }
 
     /// Ends without writing anything: what is on the disk will be read anew. Its guards are fenced.
     pub(crate) fn abandon(&self) {
         // A sound journal keeps what it was given; a poisoned one has said already that it may not.
-        let _ = self.journal.wait_leading(self.journal.appended());
-        self.journal.poison(std::sync::Arc::new(std::io::Error::other("the store is being reopened")));
+        let _ = self.journal.wait_by(self.journal.appended(), Lead::Always);
+        self.journal.poison(Arc::new(io::Error::other("the store is being reopened")));
         self.set_phase(EnginePhase::Superseded);
         self.wake_everyone();
         self.stop_background();
         let _gate = self.gate.write();
         self.journal.quiesce();
+        self.end_threads();
+        // What fails here has been seen by reading the file again.
+        let _ = self.catalog.close();
+    }
+
+    /// Ends the sync thread and waits for all; nobody is left waiting.
+    fn end_threads(&self) {
         self.journal.stop();
         self.join();
         self.journal.answer_rest();
         self.end_handover();
-        // What fails here has been seen by reading the file again.
-        let _ = self.catalog.close();
     }
 
     fn stop_background(&self) {
@@ -79,7 +82,7 @@ impl Engine {
             let mut shard = shard.lock();
             for entry in shard.entries_mut() {
                 let State::Running(attempt) = &entry.state else { continue };
-                let attempt = std::sync::Arc::clone(attempt);
+                let attempt = Arc::clone(attempt);
                 let cause = if attempt.has_ended() { Cause::LeaseExpired } else { Cause::Orphaned };
                 orphans += u64::from(cause == Cause::Orphaned);
                 let record = released_record(&attempt, cause, self.now());
@@ -102,7 +105,7 @@ impl Engine {
 
     fn close_files(&self, orphans: u64) -> Result<()> {
         self.journal.close()?;
-        let written = self.flush(Lead::Yes).and_then(|_| {
+        let written = self.flush(Lead::Always).and_then(|_| {
             let mut edits = self.clock_edits();
             edits.push(Edit::Meta(Meta::Orphans, orphans));
             if self.catalog.meta(Meta::Released) == self.journal.appended() {

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use super::Engine;
 use crate::error::Result;
 use crate::live::{Standing, Waiter};
+use crate::options::Durability;
 
 /// Where an operation stands.
 #[derive(Debug)]
@@ -79,6 +80,12 @@ impl Engine {
 }
 
 impl Engine {
+    /// What a caller of this durability must wait for before it is told of a frame: a crash could
+    /// still take that back.
+    pub(super) fn undurable(&self, durability: Durability, seq: u64) -> Option<Wait> {
+        (durability.is_sync() && seq > self.journal.durable()).then_some(Wait::Frame(seq))
+    }
+
     /// Has everything synced though nobody waits.
     pub(crate) fn sync_soon(&self) {
         self.journal.sync_soon();

@@ -17,7 +17,7 @@ use crate::clock::Time;
 use crate::error::{Error, Result};
 use crate::guard::Cause;
 use crate::journal::segment::{self, Segment, Use};
-use crate::journal::{Haste, Room};
+use crate::journal::{Haste, Lead, Room};
 use crate::live::attempt::wake;
 use crate::live::{Attempt, Entry, State};
 use crate::options::Options;
@@ -40,14 +40,6 @@ const STAMP_EVERY: Duration = Duration::from_secs(60);
 
 /// Rounds of background work that a claim waits for while they make progress.
 const MOST_ROUNDS: u32 = 16;
-
-/// Whether a flush may lead a commit, and so run wakers. Not while it holds what a woken stranger who
-/// drops the last handle would wait for.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Lead {
-    Yes,
-    No,
-}
 
 /// Segment files that hold nothing.
 #[derive(Debug)]
@@ -175,7 +167,7 @@ impl Engine {
         let (ready, used) = self.journal.segments();
         let wanted = self.live.bytes() > flush || used >= USED_SEGMENTS || ready == 0;
         if wanted {
-            match self.flush(Lead::No) {
+            match self.flush(Lead::Never) {
                 Ok(records) => progress |= records > 0,
                 Err(error) => self.background_failure(&error),
             }
@@ -246,7 +238,7 @@ impl Engine {
         let mut done = Maintenance::default();
         self.prepare_segments();
         let result = (|| {
-            done.flushed = self.flush(Lead::No)?;
+            done.flushed = self.flush(Lead::Never)?;
             while self.merge_one()? {
                 done.merged += 1;
             }
@@ -265,10 +257,7 @@ impl Engine {
     /// Moves every settled state whose frame is durable into runs, and frees the segments that
     /// nothing needs any more. Returns how many records were written.
     pub(super) fn flush(&self, lead: Lead) -> Result<u64, FlushError> {
-        let wait = |seq| match lead {
-            Lead::Yes => self.journal.wait(seq),
-            Lead::No => self.journal.wait_aside(seq),
-        };
+        let wait = |seq| self.journal.wait_by(seq, lead);
         let mut history = self.flushing.lock();
         let upto = self.journal.appended();
         wait(upto).map_err(|fault| FlushError::Store(fault.into()))?;

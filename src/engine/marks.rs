@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::claim::{AskOrder, mark_record};
-use super::drive::{Patience, Step, Wait};
+use super::drive::{Patience, Step};
 use super::view::{Lookup, MarkView, mark_view};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::journal::{AppendError, Room};
 use crate::key::Key;
 use crate::live::attempt::wake;
 use crate::live::map::Locked;
-use crate::live::{Attempt, Phase, State};
+use crate::live::{Attempt, State};
 use crate::options::Ties;
 use crate::record::{Body, StoredRecord};
 
@@ -34,16 +34,11 @@ impl Engine {
         Ok((locked, mark))
     }
 
-    /// What to wait for before telling anybody of this frame.
-    pub(super) fn undurable(&self, seq: u64) -> Option<Wait> {
-        (self.options.durability.is_sync() && seq > self.journal.durable()).then_some(Wait::Frame(seq))
-    }
-
     /// The record of an entity's mark.
     pub(crate) fn last_applied(&self, entity: &Key, lookup: &mut Lookup) -> Result<Step<Option<Arc<[u8]>>>> {
         let (locked, mark) = self.locked_mark(entity, lookup)?;
         drop(locked);
-        Ok(match self.undurable(mark.seq) {
+        Ok(match self.undurable(self.options.durability, mark.seq) {
             Some(wait) => Step::Wait(wait),
             None => Step::Done(mark.mark.map(|mark| mark.record)),
         })
@@ -65,7 +60,7 @@ impl Engine {
             let tie = known.timestamp == order.timestamp && order.ties == Ties::Reject;
             if order.timestamp < known.timestamp || tie {
                 drop(locked);
-                return Ok(match self.undurable(mark.seq) {
+                return Ok(match self.undurable(self.options.durability, mark.seq) {
                     Some(wait) => Step::Wait(wait),
                     None => Step::Done(Advanced::Stale(Arc::clone(&known.record))),
                 });
@@ -86,10 +81,7 @@ impl Engine {
         };
         locked.set_first(&order.entity, seq, State::Settled { record: record.into(), undelivered: None });
         // A lapsed owner that this overtook must not move the mark back.
-        let woken = owner.map_or_else(Vec::new, |lapsed| {
-            self.give_back(&lapsed);
-            lapsed.end(Phase::Released)
-        });
+        let woken = owner.map_or_else(Vec::new, |lapsed| self.fence(&lapsed));
         locked.first().disown(&order.entity, |_| true);
         drop(locked);
         wake(woken);
@@ -108,7 +100,7 @@ impl Engine {
             locked.first().find(entity).map(|entry| &entry.state)
             && attempt.is_undelivered()
         {
-            return Err(crate::error::Error::InProgress);
+            return Err(Error::InProgress);
         }
         if mark.mark.is_none() {
             return Ok(Step::Done((mark.hides.then_some(mark.seq), false)));

@@ -172,12 +172,11 @@ impl Engine {
         }
     }
 
-    /// Returns what an attempt has set aside in the journal.
-    pub(super) fn give_back(&self, attempt: &Attempt) {
+    /// Takes everything from an attempt that somebody else has overtaken; those to wake.
+    pub(super) fn fence(&self, attempt: &Attempt) -> Vec<Waker> {
         let reserved = std::mem::take(&mut attempt.progress().reserved);
-        if reserved > 0 {
-            self.journal.unreserve(reserved);
-        }
+        self.journal.unreserve(reserved);
+        attempt.end(Phase::Released)
     }
 
     /// A completed, unexpired key.
@@ -193,7 +192,7 @@ impl Engine {
             IdView::Running(attempt) if attempt.shadow > Time(0) => (None, begun),
             IdView::Running(_) => (None, 0),
         };
-        if let Some(wait) = self.undurable(seq) {
+        if let Some(wait) = self.undurable(self.options.durability, seq) {
             return Ok(Step::Wait(wait));
         }
         let Some(record) = found else { return Ok(Step::Done(None)) };
@@ -232,10 +231,7 @@ impl Engine {
             Err(error) => return Err(error.into_error()),
         };
         locked.set_first(key, seq, State::Settled { record: record.into(), undelivered: None });
-        let woken = lapsed.map_or_else(Vec::new, |attempt| {
-            self.give_back(&attempt);
-            attempt.end(Phase::Released)
-        });
+        let woken = lapsed.map_or_else(Vec::new, |attempt| self.fence(&attempt));
         drop(locked);
         wake(woken);
         Ok(Step::Done((Some(seq), completed)))

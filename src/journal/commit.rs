@@ -43,6 +43,17 @@ pub(crate) enum Room {
     Settle { reserved: u64 },
 }
 
+/// Who makes a frame durable that a blocked caller waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lead {
+    /// The caller, unless somebody has seen to it.
+    IfFirst,
+    /// The caller in any case: it may run on the sync thread, which others have left it to.
+    Always,
+    /// The sync thread: the caller holds what a woken stranger who drops the last handle waits for.
+    Never,
+}
+
 /// Why nothing was appended.
 #[derive(Debug)]
 pub(crate) enum AppendError {
@@ -257,42 +268,22 @@ impl Journal {
 
     /// Blocks until `seq` is durable, leading the commit if nobody else does.
     pub(crate) fn wait(&self, seq: u64) -> Result<(), Fault> {
+        self.wait_by(seq, Lead::IfFirst)
+    }
+
+    /// The same, with a choice of who leads.
+    pub(crate) fn wait_by(&self, seq: u64, lead: Lead) -> Result<(), Fault> {
         loop {
             if let Some(outcome) = self.outcome(seq) {
                 return outcome;
             }
             let (batch, pending) = self.batch_of(seq);
-            if pending && batch.lead() {
-                self.commit(Goal::Sync, Some(seq));
+            match lead {
+                Lead::IfFirst if pending && batch.lead() => self.commit(Goal::Sync, Some(seq)),
+                Lead::IfFirst => {}
+                Lead::Always => self.commit(Goal::Sync, Some(seq)),
+                Lead::Never => self.ticker.sync_now(),
             }
-            batch.wait();
-        }
-    }
-
-    /// The same at the end of a store: leads even if that was left to the sync thread, which may be the
-    /// very thread that waits here.
-    pub(crate) fn wait_leading(&self, seq: u64) -> Result<(), Fault> {
-        loop {
-            if let Some(outcome) = self.outcome(seq) {
-                return outcome;
-            }
-            self.commit(Goal::Sync, Some(seq));
-            let (batch, pending) = self.batch_of(seq);
-            if !pending {
-                batch.wait();
-            }
-        }
-    }
-
-    /// The same for callers who hold something that a woken stranger might want: the sync thread
-    /// leads.
-    pub(crate) fn wait_aside(&self, seq: u64) -> Result<(), Fault> {
-        loop {
-            if let Some(outcome) = self.outcome(seq) {
-                return outcome;
-            }
-            let (batch, _) = self.batch_of(seq);
-            self.ticker.sync_now();
             batch.wait();
         }
     }
@@ -477,7 +468,7 @@ impl Journal {
             queue.closed = true;
             queue.next_seq - 1
         };
-        self.wait_leading(last)
+        self.wait_by(last, Lead::Always)
     }
 
     /// The body of the sync thread: leads when no blocked caller does, until [`stop`](Self::stop).

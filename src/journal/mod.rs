@@ -12,4 +12,4 @@ pub(crate) mod segment;
 mod tests;
 pub(crate) mod ticker;
 
-pub(crate) use commit::{AppendError, Haste, Journal, Room};
+pub(crate) use commit::{AppendError, Haste, Journal, Lead, Room};
