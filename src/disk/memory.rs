@@ -152,6 +152,29 @@ impl MemoryDisk {
         }
     }
 
+    /// What a file holds now; `None` if it is not there.
+    #[must_use]
+    pub fn contents(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
+        let state = self.state.lock();
+        state.names.get(path.as_ref()).map(|content| content.lock().now.clone())
+    }
+
+    /// Puts a file with this content in place, durably, behind the store's back.
+    pub fn replace(&self, path: impl AsRef<Path>, bytes: &[u8]) {
+        let content = Content { now: bytes.to_vec(), durable: bytes.to_vec(), unsynced: Vec::new() };
+        let content = Arc::new(Mutex::new(content));
+        let mut state = self.state.lock();
+        state.names.insert(path.as_ref().to_path_buf(), Arc::clone(&content));
+        state.durable_names.insert(path.as_ref().to_path_buf(), content);
+    }
+
+    /// Removes a file, durably, behind the store's back.
+    pub fn delete(&self, path: impl AsRef<Path>) {
+        let mut state = self.state.lock();
+        state.names.remove(path.as_ref());
+        state.durable_names.remove(path.as_ref());
+    }
+
     fn file(&self, boot: u64, content: Arc<Mutex<Content>>) -> Arc<dyn DiskFile> {
         Arc::new(MemoryFile { disk: Arc::clone(&self.state), boot, content })
     }
