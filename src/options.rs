@@ -87,6 +87,10 @@ pub struct Options {
     pub(crate) downtime: Downtime,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) disk: Arc<dyn Disk>,
+    /// Whether the store has threads of its own; if not, calls do their work.
+    pub(crate) threads: bool,
+    /// The size of a journal segment, in place of the one that follows from the limits.
+    pub(crate) segment_size: Option<u64>,
 }
 
 impl fmt::Debug for Options {
@@ -117,6 +121,8 @@ impl Default for Options {
             downtime: Downtime::Counts,
             clock: Arc::new(SystemClock),
             disk: Arc::new(RealDisk),
+            threads: true,
+            segment_size: None,
         }
     }
 }
@@ -201,6 +207,25 @@ impl Options {
         self
     }
 
+    /// Whether the store has threads of its own, as it does by default. Without them a test runs the
+    /// same way every time: what they would do is done by [`Store::tick`], and by calls that wait for
+    /// it.
+    #[cfg(any(test, feature = "simulation"))]
+    #[must_use]
+    pub fn threads(mut self, threads: bool) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// The size of a journal segment in bytes, in place of the one that follows from the limits, so
+    /// that a short test goes through many; still with room for two of the longest frames.
+    #[cfg(any(test, feature = "simulation"))]
+    #[must_use]
+    pub fn segment_size(mut self, bytes: u64) -> Self {
+        self.segment_size = Some(bytes);
+        self
+    }
+
     /// Opens the store in a directory, creating it if it is not there, and recovers what an earlier
     /// process left.
     ///
@@ -232,11 +257,11 @@ impl Options {
 
     /// The size of a journal segment: an eighth of the memory limit, but room for two of the longest
     /// frames.
-    pub(crate) fn segment_size(&self) -> u64 {
+    pub(crate) fn segment_len(&self) -> u64 {
         const PAGE: u64 = 4096;
         let memory = self.memory_limit as u64 / 8;
         let size = self.disk_limit.map_or(memory, |limit| memory.min(limit / 16));
-        size.max(SEGMENT_HEADER + 2 * self.max_frame()).next_multiple_of(PAGE)
+        self.segment_size.unwrap_or(size).max(SEGMENT_HEADER + 2 * self.max_frame()).next_multiple_of(PAGE)
     }
 }
 
@@ -389,9 +414,9 @@ mod tests {
             Options::default().memory_limit(1 << 20).max_response_len(64 << 20).max_note_len(1 << 20),
             Options::default().disk_limit(1).max_response_len(0).max_key_len(1),
         ] {
-            assert!(options.segment_size() >= SEGMENT_HEADER + 2 * options.max_frame());
+            assert!(options.segment_len() >= SEGMENT_HEADER + 2 * options.max_frame());
         }
-        assert_eq!(Options::default().segment_size(), 8 << 20);
+        assert_eq!(Options::default().segment_len(), 8 << 20);
     }
 
     #[test]

@@ -1,3 +1,3 @@
 //! A disk in memory, for tests of what is built on a store.
 
-pub use crate::disk::memory::MemoryDisk;
+pub use crate::disk::memory::{Call, Fault, FaultKind, MemoryDisk};

@@ -278,6 +278,15 @@ impl Store {
         })
     }
 
+    /// Does what the threads of a store without threads would do now, see
+    /// [`Options::threads`]. Nothing in a store with threads, or one that is closed.
+    #[cfg(any(test, feature = "simulation"))]
+    pub fn tick(&self) {
+        if let Ok(engine) = self.inner.engine() {
+            engine.tick();
+        }
+    }
+
     /// Does now what the background threads do: flushes, merges and expires.
     ///
     /// # Errors

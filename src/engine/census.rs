@@ -45,7 +45,7 @@ impl Engine {
     }
 
     fn journal_bytes(&self) -> u64 {
-        self.segment_files.load(Ordering::Relaxed) * self.options.segment_size()
+        self.segment_files.load(Ordering::Relaxed) * self.options.segment_len()
     }
 
     /// Live keys, claims in progress, and the age of the oldest of those.

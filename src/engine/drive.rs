@@ -51,7 +51,7 @@ impl Engine {
                 Step::Done(value) => return Ok(value),
                 Step::Wait(Wait::Frame(seq)) => self.journal.wait(seq)?,
                 Step::Wait(Wait::Room(round)) => {
-                    self.work.wait(round);
+                    self.wait_round(round);
                     patience.rounds += 1;
                 }
             }

@@ -60,7 +60,7 @@ impl SegmentPool {
         catalog: &Catalog,
         run_bytes: u64,
     ) -> Result<Option<Segment>, FlushError> {
-        let size = options.segment_size();
+        let size = options.segment_len();
         let recycled = self.free.first().copied();
         let file_id = recycled.unwrap_or(self.next_file);
         if let Some(limit) = options.disk_limit
@@ -156,7 +156,13 @@ impl Engine {
     }
 
     /// One round of the flush thread; whether it got anything done.
-    pub(super) fn flush_round(&self) -> bool {
+    pub(super) fn background_round(&self) -> bool {
+        let progress = self.flush_round();
+        self.finish_handed_over();
+        progress
+    }
+
+    fn flush_round(&self) -> bool {
         // Whoever ends the store holds the gate and waits for this thread.
         let Some(_gate) = self.gate.try_read() else { return false };
         if self.phase() != EnginePhase::Open || self.journal.failure().is_some() {
@@ -167,7 +173,7 @@ impl Engine {
         let (ready, used) = self.journal.segments();
         let wanted = self.live.bytes() > flush || used >= USED_SEGMENTS || ready == 0;
         if wanted {
-            match self.flush(Lead::Never) {
+            match self.flush(self.background_lead()) {
                 Ok(records) => progress |= records > 0,
                 Err(error) => self.background_failure(&error),
             }
@@ -238,7 +244,7 @@ impl Engine {
         let mut done = Maintenance::default();
         self.prepare_segments();
         let result = (|| {
-            done.flushed = self.flush(Lead::Never)?;
+            done.flushed = self.flush(self.background_lead())?;
             while self.merge_one()? {
                 done.merged += 1;
             }

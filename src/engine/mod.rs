@@ -17,6 +17,7 @@ mod maintain;
 pub(crate) mod marks;
 mod open;
 mod settle;
+mod threadless;
 pub(crate) mod view;
 mod work;
 

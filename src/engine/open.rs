@@ -139,13 +139,12 @@ impl Engine {
     }
 
     fn start_threads(self: &Arc<Self>) -> Result<()> {
+        if !self.options.threads {
+            return Ok(());
+        }
         self.start_thread("oncedb-sync", |engine| engine.journal.run_ticker(|| engine.on_tick()))?;
         self.start_thread("oncedb-flush", |engine| {
-            engine.work.run(|| {
-                let progress = engine.flush_round();
-                engine.finish_handed_over();
-                progress
-            });
+            engine.work.run(|| engine.background_round());
         })?;
         self.start_thread("oncedb-merge", |engine| engine.merges.run(|| engine.merge_round()))?;
         self.work.kick();

@@ -100,19 +100,26 @@ impl Work {
             if rounds.stopped {
                 return;
             }
-            rounds.started += 1;
-            let number = rounds.started;
             drop(rounds);
-            self.kicked.store(false, Ordering::Relaxed);
-            let progress = round();
-            let mut rounds = self.rounds.lock();
-            rounds.finished = rounds.finished.max(number);
-            rounds.progress = progress;
-            let wakers = std::mem::take(&mut rounds.wakers);
-            drop(rounds);
-            self.done.notify_all();
-            wakers.into_iter().for_each(Waker::wake);
+            self.run_one(&mut round);
         }
+    }
+
+    /// One round, on the calling thread.
+    pub(crate) fn run_one(&self, round: impl FnOnce() -> bool) {
+        let mut rounds = self.rounds.lock();
+        rounds.started += 1;
+        let number = rounds.started;
+        drop(rounds);
+        self.kicked.store(false, Ordering::Relaxed);
+        let progress = round();
+        let mut rounds = self.rounds.lock();
+        rounds.finished = rounds.finished.max(number);
+        rounds.progress = progress;
+        let wakers = std::mem::take(&mut rounds.wakers);
+        drop(rounds);
+        self.done.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -480,6 +480,16 @@ impl Journal {
         }
     }
 
+    /// One round of the sync thread, on the calling thread; whether there was anything to do.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn tick(&self) -> bool {
+        let due = self.ticker.take();
+        if let Some(sync) = due {
+            self.commit(if sync { Goal::Sync } else { Goal::Write }, None);
+        }
+        due.is_some()
+    }
+
     /// Answers those who gathered after the sync thread had ended; for a poisoned journal.
     pub(crate) fn answer_rest(&self) {
         if self.failure.get().is_some() {

@@ -40,6 +40,16 @@ impl Ticker {
         self.changed.notify_one();
     }
 
+    /// What is due now or later, at once.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn take(&self) -> Option<bool> {
+        let mut due = self.due.lock();
+        let sync = due.now || due.sync.is_some();
+        let any = sync || due.write.is_some();
+        *due = Due { stop: due.stop, ..Due::default() };
+        any.then_some(sync)
+    }
+
     /// Ends [`next`](Self::next).
     pub(crate) fn stop(&self) {
         self.due.lock().stop = true;

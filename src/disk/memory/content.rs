@@ -1,0 +1,188 @@
+//! One file of the simulated disk: what its device holds, and the page cache in front of it.
+
+use super::random::Random;
+
+/// What a crash tears a write at.
+pub(super) const SECTOR: usize = 512;
+
+/// Reads are answered from the cache. A change reaches the device at the next sync; until then a
+/// crash keeps an arbitrary part of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Content {
+    cache: Vec<u8>,
+    device: Vec<u8>,
+    /// Changes that are in the cache only, in order.
+    dirty: Vec<Change>,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Write(usize, Vec<u8>),
+    Len(usize),
+}
+
+impl Content {
+    /// A file that is on the device already.
+    pub(super) fn durable(bytes: Vec<u8>) -> Self {
+        Self { cache: bytes.clone(), device: bytes, dirty: Vec::new() }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.cache
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    pub(super) fn write(&mut self, start: usize, bytes: &[u8]) {
+        put(&mut self.cache, start, bytes);
+        self.dirty.push(Change::Write(start, bytes.to_vec()));
+    }
+
+    pub(super) fn set_len(&mut self, len: usize) {
+        self.cache.resize(len, 0);
+        self.dirty.push(Change::Len(len));
+    }
+
+    pub(super) fn sync(&mut self) {
+        for change in self.dirty.drain(..) {
+            match change {
+                Change::Write(start, bytes) => put(&mut self.device, start, &bytes),
+                Change::Len(len) => self.device.resize(len, 0),
+            }
+        }
+    }
+
+    /// A sync that fails, as Linux does it: some changes reach the device, the others are lost and
+    /// are not dirty any more, but the cache goes on showing them all.
+    pub(super) fn fail_sync(&mut self, random: &mut Random) {
+        self.device = self.after_crash(random);
+        self.dirty.clear();
+    }
+
+    /// Forgets clean pages: reads show the device, with the changes that are still to reach it.
+    pub(super) fn drop_cache(&mut self) {
+        self.cache.clone_from(&self.device);
+        for change in &self.dirty {
+            match change {
+                Change::Write(start, bytes) => put(&mut self.cache, *start, bytes),
+                Change::Len(len) => self.cache.resize(*len, 0),
+            }
+        }
+    }
+
+    /// What a crash leaves: of the changes since the last sync all, none, or some sectors.
+    pub(super) fn after_crash(&self, random: &mut Random) -> Vec<u8> {
+        let mut survivor = self.device.clone();
+        // One in so many is lost; 1 is all, 0 is none.
+        let odds = [0, 1, 2, 2, 8][random.below(5)];
+        let mut lost = || odds > 0 && random.below(odds) == 0;
+        for change in &self.dirty {
+            match change {
+                Change::Len(_) if lost() => {}
+                Change::Len(len) => survivor.resize(*len, 0),
+                Change::Write(start, bytes) => {
+                    let mut from = 0;
+                    while from < bytes.len() {
+                        let sector_end = ((start + from) / SECTOR + 1) * SECTOR - start;
+                        let to = sector_end.min(bytes.len());
+                        if !lost() {
+                            put(&mut survivor, start + from, &bytes[from..to]);
+                        }
+                        from = to;
+                    }
+                }
+            }
+        }
+        survivor
+    }
+
+    /// Changes bytes behind everybody's back; nothing past the end of the file.
+    pub(super) fn damage(&mut self, start: usize, bytes: &[u8]) {
+        for side in [&mut self.cache, &mut self.device] {
+            if let Some(place) = side.get_mut(start..start + bytes.len()) {
+                place.copy_from_slice(bytes);
+            }
+        }
+    }
+}
+
+fn put(side: &mut Vec<u8>, start: usize, bytes: &[u8]) {
+    let end = start + bytes.len();
+    if side.len() < end {
+        side.resize(end, 0);
+    }
+    side[start..end].copy_from_slice(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crash_keeps_what_was_synced_and_tears_the_rest_at_sectors() {
+        let (mut kept, mut lost, mut torn) = (0, 0, 0);
+        for seed in 0..200 {
+            let mut file = Content::default();
+            file.write(0, &[1; 4096]);
+            file.sync();
+            file.write(1000, &[2; 2072]);
+            let bytes = file.after_crash(&mut Random::new(seed));
+            assert!(bytes[..1000].iter().chain(&bytes[3072..]).all(|&byte| byte == 1));
+            let sectors: Vec<_> = [1000..1024, 1024..1536, 1536..2048, 2048..2560, 2560..3072]
+                .map(|sector| {
+                    let sector = &bytes[sector];
+                    assert!(sector.iter().all(|&byte| byte == sector[0]), "torn inside a sector");
+                    sector[0] == 2
+                })
+                .into();
+            kept += usize::from(sectors.iter().all(|&kept| kept));
+            lost += usize::from(sectors.iter().all(|&kept| !kept));
+            torn += usize::from(sectors.iter().any(|&kept| kept) && sectors.iter().any(|&kept| !kept));
+        }
+        assert!(kept > 20 && lost > 20 && torn > 20, "{kept} {lost} {torn}");
+    }
+
+    #[test]
+    fn of_two_writes_to_one_sector_either_or_neither_survives() {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..200 {
+            let mut file = Content::durable(vec![0; 10]);
+            file.write(3, &[1]);
+            file.write(3, &[2]);
+            seen.insert(file.after_crash(&mut Random::new(seed))[3]);
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_length_that_was_not_synced_may_be_the_old_one() {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..200 {
+            let mut file = Content::durable(vec![7; 10]);
+            file.set_len(4);
+            seen.insert(file.after_crash(&mut Random::new(seed)).len());
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [4, 10]);
+    }
+
+    #[test]
+    fn a_failed_sync_is_followed_by_one_that_claims_success_and_by_reads_of_what_was_lost() {
+        let mut lost = 0;
+        for seed in 0..50 {
+            let mut random = Random::new(seed);
+            let mut file = Content::durable(vec![0; 10]);
+            file.write(0, &[1; 10]);
+            file.fail_sync(&mut random);
+            file.sync();
+            assert_eq!(file.bytes(), [1; 10], "the cache still shows it");
+            file.write(9, &[2]);
+            file.drop_cache();
+            assert_eq!(file.bytes()[9], 2, "a dirty page is not dropped");
+            lost += u32::from(file.bytes()[0] == 0);
+            assert_eq!(file.after_crash(&mut random)[0], file.bytes()[0]);
+        }
+        assert!((10..40).contains(&lost), "{lost}");
+    }
+}
