@@ -1,5 +1,7 @@
 //! One file of the simulated disk: what its device holds, and the page cache in front of it.
 
+use std::fmt;
+
 use super::random::Random;
 
 /// What a crash tears a write at.
@@ -7,7 +9,7 @@ pub(super) const SECTOR: usize = 512;
 
 /// Reads are answered from the cache. A change reaches the device at the next sync; until then a
 /// crash keeps an arbitrary part of it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Content {
     cache: Vec<u8>,
     device: Vec<u8>,
@@ -15,10 +17,17 @@ pub(super) struct Content {
     dirty: Vec<Change>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Change {
     Write(usize, Vec<u8>),
     Len(usize),
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (len, dirty) = (self.cache.len(), self.dirty.len());
+        f.debug_struct("Content").field("len", &len).field("dirty", &dirty).finish_non_exhaustive()
+    }
 }
 
 impl Content {
@@ -98,11 +107,17 @@ impl Content {
         survivor
     }
 
-    /// Changes bytes behind everybody's back; nothing past the end of the file.
+    /// Changes bytes behind everybody's back, wherever they are; nothing past the end of the file.
     pub(super) fn damage(&mut self, start: usize, bytes: &[u8]) {
-        for side in [&mut self.cache, &mut self.device] {
-            if let Some(place) = side.get_mut(start..start + bytes.len()) {
-                place.copy_from_slice(bytes);
+        let dirty = self.dirty.iter_mut().filter_map(|change| match change {
+            Change::Write(at, written) => Some((*at, written)),
+            Change::Len(_) => None,
+        });
+        for (at, side) in [(0, &mut self.cache), (0, &mut self.device)].into_iter().chain(dirty) {
+            for (offset, byte) in (start..).zip(bytes) {
+                if let Some(place) = offset.checked_sub(at).and_then(|place| side.get_mut(place)) {
+                    *place = *byte;
+                }
             }
         }
     }
