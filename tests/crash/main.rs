@@ -1,0 +1,88 @@
+//! Whatever a crash leaves, a store recovers to a state that holds everything it had acknowledged and
+//! nothing that was never asked for, and goes on from there.
+//!
+//! Every history runs on a simulated disk without threads of its own, so a seed and a number replay
+//! it: `ONCEDB_SEED` is printed with every failure. `ONCEDB_CRASH_SECONDS` asks for longer campaigns.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod calls;
+mod campaign;
+mod faults;
+mod history;
+mod oracle;
+mod states;
+mod world;
+
+use campaign::{for_seconds, seconds, seed, seed_of};
+use history::Tally;
+use oncedb::simulation::{Call, FaultKind};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[test]
+fn power_cuts_at_random_moments() {
+    let seed = seed();
+    campaign::run("random power cuts", for_seconds(seconds() / 2), |number| {
+        history::random(seed_of(seed, number), false)
+    });
+}
+
+#[test]
+fn power_cuts_under_the_work_of_background_threads() {
+    let seed = seed();
+    campaign::run("power cuts with threads", for_seconds(seconds() / 4), |number| {
+        history::random(seed_of(seed, number), true)
+    });
+}
+
+#[test]
+fn a_power_cut_at_every_sync_point() {
+    let seed = seed();
+    for call in [Call::Sync, Call::SyncDir, Call::Create, Call::Remove, Call::SetLen] {
+        let name = format!("cut at every {call:?}");
+        at_every_call(&name, |number| history::cut_at(seed_of(seed, 1), Some(call), number));
+    }
+}
+
+#[test]
+fn a_power_cut_at_every_call_of_a_recovery() {
+    let seed = seed();
+    at_every_call("cut at every call of a recovery", |number| {
+        history::cut_in_recovery(seed_of(seed, 0), number)
+    });
+}
+
+/// Runs histories with 0, 1, 2, ... until one has no call left to hit.
+fn at_every_call(name: &str, history: impl Fn(u64) -> Option<Tally> + Sync) {
+    let over = AtomicBool::new(false);
+    campaign::run(
+        name,
+        |_| !over.load(Ordering::Relaxed),
+        |number| {
+            history(number).unwrap_or_else(|| {
+                over.store(true, Ordering::Relaxed);
+                Tally::default()
+            })
+        },
+    );
+}
+
+#[test]
+fn a_failure_at_every_call() {
+    let seed = seed();
+    for kind in [FaultKind::Io, FaultKind::NoSpace, FaultKind::Short, FaultKind::Interrupted] {
+        for lasting in [false, true] {
+            let name = format!("{}{kind:?} at every call", if lasting { "lasting " } else { "" });
+            at_every_call(&name, |number| faults::fault_at(seed_of(seed, 7), kind, lasting, number));
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_for_a_while() {
+    let seed = seed();
+    campaign::run("full disk", for_seconds(seconds() / 10), |number| {
+        faults::full_disk(seed_of(seed, number))
+    });
+}
