@@ -251,12 +251,12 @@ impl Engine {
             done.expired = self.expire()?;
             Ok(())
         })();
-        self.prepare_segments();
-        self.stamp_clock();
         if let Err(error) = result {
             self.background_failure(&error);
             return Err(error.into());
         }
+        self.prepare_segments();
+        self.stamp_clock();
         Ok(done)
     }
 
@@ -358,6 +358,10 @@ impl Engine {
         let mut added = false;
         loop {
             let mut pool = self.pool.lock();
+            // A commit whose outcome is unknown may have listed the segment that would be tried again.
+            if self.journal.failure().is_some() {
+                return added;
+            }
             let (ready, _) = self.journal.segments();
             // Frames that wait to be written have taken their room already.
             let roomy = self.journal.free_room() >= 2 * self.options.max_frame();
@@ -375,7 +379,7 @@ impl Engine {
                 }
                 Ok(None) => return added,
                 Err(error) => {
-                    drop(pool);
+                    // Under the pool's lock: nobody tries the same segment again.
                     self.background_failure(&error);
                     return added;
                 }
@@ -390,7 +394,6 @@ impl Engine {
             && let Some(file_id) = pool.free.last().copied()
         {
             if let Err(error) = self.catalog.commit(vec![Edit::DropSegment(file_id)]) {
-                drop(pool);
                 return self.background_failure(&FlushError::Catalog(error));
             }
             pool.free.remove(&file_id);

@@ -401,7 +401,11 @@ fn place(offset: u64) -> io::Result<usize> {
 
 impl DiskFile for MemoryFile {
     fn len(&self) -> io::Result<u64> {
-        self.call(Call::Read, |bench| Ok(bench.content.len() as u64), fails)
+        let len = |bench: &mut Bench<'_>| Ok(bench.content.len() as u64);
+        self.call(Call::Read, len, |bench, kind| match kind {
+            FaultKind::Short | FaultKind::Interrupted => len(bench),
+            kind => Err(kind.error()),
+        })
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
