@@ -52,6 +52,11 @@ mod pending;
 mod record;
 mod request;
 mod runs;
+#[cfg(feature = "sabotage")]
+#[doc(hidden)]
+pub mod sabotage;
+#[cfg(not(feature = "sabotage"))]
+mod sabotage;
 mod scope;
 #[cfg(feature = "simulation")]
 pub mod simulation;

@@ -11,6 +11,7 @@ use super::Engine;
 use crate::error::Result;
 use crate::live::{Standing, Waiter};
 use crate::options::Durability;
+use crate::sabotage::{self, Break};
 
 /// Where an operation stands.
 #[derive(Debug)]
@@ -83,7 +84,8 @@ impl Engine {
     /// What a caller of this durability must wait for before it is told of a frame: a crash could
     /// still take that back.
     pub(super) fn undurable(&self, durability: Durability, seq: u64) -> Option<Wait> {
-        (durability.is_sync() && seq > self.journal.durable()).then_some(Wait::Frame(seq))
+        let waits = durability.is_sync() && !sabotage::is(Break::AnswerBeforeDurable);
+        (waits && seq > self.journal.durable()).then_some(Wait::Frame(seq))
     }
 
     /// Has everything synced though nobody waits.

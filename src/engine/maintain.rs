@@ -22,6 +22,7 @@ use crate::live::attempt::wake;
 use crate::live::{Attempt, Entry, State};
 use crate::options::Options;
 use crate::runs::{FlushError, Flushed};
+use crate::sabotage::{self, Break};
 use crate::stats::Maintenance;
 
 /// Segments kept ready beside the current one.
@@ -72,7 +73,8 @@ impl SegmentPool {
         }
         let ordinal = self.ordinal + 1;
         let dir = dir.join(JOURNAL_DIR);
-        let use_ = Use { file_id, ordinal, epoch: options.disk.random(), size };
+        let epoch = if sabotage::is(Break::ReuseEpoch) { 7 } else { options.disk.random() };
+        let use_ = Use { file_id, ordinal, epoch, size };
         let segment = Segment::prepare(&*options.disk, &dir, use_)
             .map_err(|error| FlushError::Write(segment::path(&dir, file_id), error))?;
         let next_file = self.next_file.max(file_id + 1);
@@ -111,6 +113,9 @@ impl Engine {
     /// The time by which something must have expired to be removed now.
     fn removal_time(&self) -> Time {
         let now = self.now();
+        if sabotage::is(Break::ExpireEarly) {
+            return now.after(Duration::from_secs(60));
+        }
         match self.hold {
             Some(hold) if now < hold.until => hold.before,
             _ => now,
@@ -263,13 +268,16 @@ impl Engine {
     /// Moves every settled state whose frame is durable into runs, and frees the segments that
     /// nothing needs any more. Returns how many records were written.
     pub(super) fn flush(&self, lead: Lead) -> Result<u64, FlushError> {
-        let wait = |seq| self.journal.wait_by(seq, lead);
+        let wait = |seq| {
+            if sabotage::is(Break::FlushUndurable) { Ok(()) } else { self.journal.wait_by(seq, lead) }
+        };
         let mut history = self.flushing.lock();
         let upto = self.journal.appended();
         wait(upto).map_err(|fault| FlushError::Store(fault.into()))?;
         let Collected { states, oldest_begin } = self.collect(upto);
         let released = oldest_begin.map_or(upto, |seq| upto.min(seq - 1));
-        let retirable = self.journal.retirable(released);
+        let retirable =
+            self.journal.retirable(if sabotage::is(Break::RecycleEarly) { u64::MAX } else { released });
         if states.is_empty() && retirable.is_empty() {
             return Ok(0);
         }
@@ -311,6 +319,7 @@ impl Engine {
                         seq: entry.seq,
                         record: Arc::clone(record),
                     }),
+                    State::Running(_) if sabotage::is(Break::ForgetLiveBegins) => {}
                     State::Running(attempt) => {
                         let attempt = Arc::clone(attempt);
                         let before = entry.cost();

@@ -33,6 +33,7 @@ use crate::live::{LiveMap, State};
 use crate::options::{Downtime, Options};
 use crate::record::{Body, Released, StoredRecord};
 use crate::runs::{FlushError, RunStore};
+use crate::sabotage::{self, Break};
 
 pub(crate) const JOURNAL_DIR: &str = "journal";
 const RUNS_DIR: &str = "runs";
@@ -98,6 +99,9 @@ impl Engine {
             .ok_or(Error::Full { limit: options.disk_limit, what: "the disk space of the store" })?;
         let Replayed { last_seq, last_segment, used, .. } = replayed;
         let journal = Journal::new(current, last_seq, used, options.max_frame());
+        if sabotage::is(Break::AppendToReplayed) {
+            journal.append_to_replayed();
+        }
 
         let engine = Arc::new(Self {
             dir: dir.to_path_buf(),
@@ -108,7 +112,11 @@ impl Engine {
             runs,
             catalog,
             phase: Life::default(),
-            next_token: AtomicU64::new((era << TOKEN_BITS) + 1),
+            next_token: AtomicU64::new(if sabotage::is(Break::ReuseTokens) {
+                1
+            } else {
+                (era << TOKEN_BITS) + 1
+            }),
             work: Work::default(),
             merges: Work::default(),
             handover: Handover::default(),
@@ -124,7 +132,9 @@ impl Engine {
             orphans_found: orphans + contents.meta(Meta::Orphans),
             options,
         });
-        engine.start_log(last_segment, last_seq)?;
+        if !sabotage::is(Break::AppendToReplayed) {
+            engine.start_log(last_segment, last_seq)?;
+        }
         engine.start_threads()?;
         Ok(engine)
     }
@@ -243,6 +253,7 @@ fn adopt_orphans(live: &LiveMap, released: u64, now: Time) -> u64 {
                 taken_back: false,
                 note: begin.note,
             });
+            let body = if sabotage::is(Break::DropOrphans) { Body::Tombstone } else { body };
             let record = StoredRecord { key, purge_at: purge_at.max(expires_at), body }.to_bytes();
             before += entry.cost();
             // Not in a run yet, however old its frame is.

@@ -16,6 +16,7 @@ use crate::live::attempt::wake;
 use crate::live::map::Locked;
 use crate::live::{Attempt, Phase, State};
 use crate::record::{Body, Done, Reply, StoredRecord};
+use crate::sabotage::{self, Break};
 
 /// How a claim in progress is completed.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +91,10 @@ impl Engine {
         let room = Room::Settle { reserved: attempt.progress().reserved };
         let haste = self.durability(attempt.durability).haste();
         let seq = match &mark {
+            Some(mark) if sabotage::is(Break::SplitMark) => {
+                self.journal.append(&[mark], Room::Claim { reserve: 0 }, haste)?;
+                self.journal.append(&[&record], room, haste)?
+            }
             Some(mark) => self.journal.append(&[&record, mark], room, haste)?,
             None => self.journal.append(&[&record], room, haste)?,
         };
@@ -176,6 +181,9 @@ impl Engine {
     pub(super) fn fence(&self, attempt: &Attempt) -> Vec<Waker> {
         let reserved = std::mem::take(&mut attempt.progress().reserved);
         self.journal.unreserve(reserved);
+        if sabotage::is(Break::SkipFence) {
+            return Vec::new();
+        }
         attempt.end(Phase::Released)
     }
 

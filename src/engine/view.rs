@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Engine;
 use crate::clock::Time;
@@ -12,6 +13,7 @@ use crate::live::map::Locked;
 use crate::live::{Attempt, Shard, State};
 use crate::record::{Body, Done, Mark, Reply, StoredRecord};
 use crate::runs::{Found, RunSet};
+use crate::sabotage::{self, Break};
 use crate::timestamp::Timestamp;
 
 /// What runs say of one key, kept over the retries of one call.
@@ -169,9 +171,13 @@ fn id_of_record(bytes: &Arc<[u8]>, seq: u64, now: Time) -> Result<IdView> {
     if record.purge_at <= now {
         return Ok(IdView::Absent(Past::default()));
     }
-    let past = Past { shadow: record.purge_at, seq, ..Past::default() };
+    let shadow = if sabotage::is(Break::DropTombstone) { Time(0) } else { record.purge_at };
+    let past = Past { shadow, seq, ..Past::default() };
+    let late = Duration::from_secs(u64::from(sabotage::is(Break::ExpireLate)));
     Ok(match record.body {
-        Body::Done(done) if now < done.expires_at => IdView::Done { record: Arc::clone(bytes), seq },
+        Body::Done(done) if now < done.expires_at.after(late) => {
+            IdView::Done { record: Arc::clone(bytes), seq }
+        }
         Body::Released(released) => {
             let previous = (now < released.expires_at).then(|| Previous {
                 cause: released.cause,

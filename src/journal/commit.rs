@@ -19,6 +19,7 @@ use super::ticker::Ticker;
 use crate::disk;
 use crate::error::Error;
 use crate::histogram::Histogram;
+use crate::sabotage::{self, Break};
 
 /// The longest an append stays in this process's memory when nobody waits for it.
 pub(crate) const WRITE_WITHIN: Duration = Duration::from_millis(10);
@@ -172,6 +173,16 @@ impl Journal {
         }
     }
 
+    /// For [`Break::AppendToReplayed`].
+    pub(crate) fn append_to_replayed(&self) {
+        let mut log = self.log.lock();
+        if let Some(used) = log.used.pop() {
+            log.offset = super::replay::end_of(&used);
+            log.current = used.segment;
+            self.recount(&log, 0);
+        }
+    }
+
     /// The last sequence number that a crash cannot take back.
     pub(crate) fn durable(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
@@ -184,6 +195,9 @@ impl Journal {
 
     /// The failure that poisoned the journal, if one did.
     pub(crate) fn failure(&self) -> Option<Fault> {
+        if sabotage::is(Break::SkipPoison) {
+            return None;
+        }
         self.failure.get().map(|failure| Fault::Poisoned(Arc::clone(&failure.error)))
     }
 
@@ -202,6 +216,9 @@ impl Journal {
             return Some(Ok(()));
         }
         let failure = self.failure.get()?;
+        if sabotage::is(Break::SkipPoison) && seq > failure.reached {
+            return None;
+        }
         let fault = if seq <= failure.reached { Fault::Unknown } else { Fault::Poisoned };
         Some(Err(fault(Arc::clone(&failure.error))))
     }
@@ -333,7 +350,7 @@ impl Journal {
         let mut bytes = std::mem::replace(&mut queue.bytes, spare);
         let last = queue.next_seq - 1;
         queue.write_due = false;
-        let failed = self.failure.get().is_some();
+        let failed = self.failure().is_some();
         let batch = (goal == Goal::Sync || failed).then(|| queue.end_batch());
         drop(queue);
         let done = if failed {
@@ -410,7 +427,17 @@ impl Journal {
             return Ok(());
         }
         let started = Instant::now();
-        disk::sync(&*log.current.file)?;
+        if sabotage::is(Break::AckBeforeSync) {
+            self.durable.store(last, Ordering::Release);
+        }
+        if !sabotage::is(Break::SkipSync) {
+            let synced = disk::sync(&*log.current.file);
+            if synced.is_err() && sabotage::is(Break::RetrySync) {
+                disk::sync(&*log.current.file)?;
+            } else {
+                synced?;
+            }
+        }
         self.counters.sync_latency.record(started.elapsed());
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         self.counters.synced_frames.fetch_add(last - before, Ordering::Relaxed);

@@ -23,6 +23,7 @@ use crate::clock::Time;
 use crate::disk::{self, Disk, DiskFile};
 use crate::error::{Error, Result};
 use crate::record::{Body, Done, Reply, StoredRecord, key_of};
+use crate::sabotage::{self, Break};
 
 /// Open handles kept for run and response files.
 const OPEN_FILES: usize = 128;
@@ -246,7 +247,9 @@ impl RunStore {
         }
         writer.finish().map_err(failed)?;
         let responses = responses.map(|file| Ok((file.id(), file.finish()?))).transpose().map_err(failed)?;
-        self.files.disk().sync_dir(&self.dir).map_err(failed)?;
+        if !sabotage::is(Break::SkipDirSync) {
+            self.files.disk().sync_dir(&self.dir).map_err(failed)?;
+        }
         let responses = responses.map(|(id, bytes)| {
             let path = file_path(&self.dir, id, FileKind::Responses);
             ResponseFile::open(&self.files, id, path, bytes).map(Arc::new)
@@ -426,6 +429,11 @@ impl RunStore {
             edits.extend(bucket.responses.iter().map(|file| Edit::DropFile(file.id())));
             freed += bucket.runs.iter().map(|run| run.summary().bytes).sum::<u64>();
             freed += bucket.responses.iter().map(|file| file.bytes()).sum::<u64>();
+        }
+        if sabotage::is(Break::UnlinkBeforeUnpublish) {
+            for run in over.iter().flat_map(|bucket| &bucket.runs) {
+                let _ = self.files.disk().remove(run.path());
+            }
         }
         catalog.commit(edits).map_err(FlushError::Catalog)?;
         self.bytes.fetch_sub(freed, Ordering::Relaxed);

@@ -86,6 +86,10 @@ impl World {
     }
 
     fn any_key(&mut self) -> Key {
+        let held = self.held_keys();
+        if !held.is_empty() && self.pick(4) == 0 {
+            return held[self.pick(held.len())];
+        }
         loop {
             let key = (self.pick(SCOPES), self.pick(IDS));
             if !self.oracle.hazy.contains(&key) {
@@ -248,7 +252,6 @@ impl World {
                     }
                 }
             }
-            Got::Refused => {}
             Got::Unknown if predicted == Verdict::New => {
                 let attempt = self.next_attempt(ask.key);
                 if self.may_be_first(ask.key) {
@@ -256,13 +259,18 @@ impl World {
                 }
                 self.claimed(&ask, attempt, reply);
             }
-            Got::Unknown => {}
+            Got::Refused | Got::Unknown => {}
         }
     }
 
     fn claim_many(&mut self) {
         let scope = self.pick(SCOPES);
-        let ids: Vec<usize> = (0..1 + self.pick(6)).map(|_| self.pick(IDS)).collect();
+        let ids: Vec<usize> = (0..=self.pick(6)).map(|_| self.pick(IDS)).collect();
+        self.claim_these(scope, &ids);
+    }
+
+    /// Claims ids of one scope with one sync.
+    pub fn claim_these(&mut self, scope: usize, ids: &[usize]) {
         if ids.iter().any(|id| self.oracle.hazy.contains(&(scope, *id)) || self.may_be_first((scope, *id))) {
             return;
         }
@@ -281,10 +289,11 @@ impl World {
         let done = answered.iter().all(Option::is_some);
         assert_eq!(answered.len(), ids.len());
         let mut granted = false;
-        for (id, outcome) in ids.into_iter().zip(answered) {
+        for (&id, outcome) in ids.iter().zip(answered) {
             let key = (scope, id);
-            let durable = self.is_durable();
-            let ask = Ask { key, print: None, order: None, window: WINDOWS[scope], lease: NEVER, durable };
+            // One sync for all, promised at the end.
+            let ask =
+                Ask { key, print: None, order: None, window: WINDOWS[scope], lease: NEVER, durable: false };
             let predicted = self.predict(&ask);
             if let Some(outcome) = &outcome {
                 self.compare(&ask, predicted, outcome);
@@ -471,7 +480,7 @@ impl World {
             && running.lease_until != NEVER
         {
             running.lease_until = self.now + 10 * SECOND;
-            self.step(key, State::Running(running));
+            self.oracle.renew(key, State::Running(running));
         }
     }
 
@@ -592,13 +601,16 @@ impl World {
         match self.got(result) {
             Got::Done(forgotten) => {
                 assert_eq!(forgotten, known, "whether there was a mark of {entity:?}");
+                if !known {
+                    return;
+                }
                 self.oracle.step(step);
-                if self.is_durable() && known {
+                if self.is_durable() {
                     self.oracle.promise_all();
                 }
             }
-            Got::Unknown => self.oracle.step(step),
-            Got::Refused => {}
+            Got::Unknown if known => self.oracle.step(step),
+            Got::Unknown | Got::Refused => {}
         }
     }
 

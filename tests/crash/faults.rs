@@ -1,5 +1,6 @@
 //! Histories in which the disk fails or is full, and the store says so and goes on.
 
+use crate::calls::one_in;
 use crate::history::{Tally, finish, setup};
 use crate::world::World;
 use oncedb::simulation::{Fault, FaultKind};
@@ -32,7 +33,12 @@ pub fn fault_at(seed: u64, kind: FaultKind, lasting: bool, number: u64) -> Optio
     }
     let hit = world.disk.injected() > 0;
     world.disk.heal();
-    world.close();
+    // What a failed sync lost shows only once nothing but the disk is left to ask.
+    if one_in(&mut world.dice, 2) {
+        world.cut_power();
+    } else {
+        world.close();
+    }
     world.lenient = false;
     finish(&mut world);
     hit.then(|| Tally::of(&world))
@@ -47,7 +53,8 @@ fn recover(world: &mut World) {
     let reopened = world.reopen();
     world.disk.heal();
     assert!(reopened || world.reopen(), "the store does not reopen on a disk that works");
-    world.check_recovered(false);
+    let again = one_in(&mut world.dice, 2);
+    world.check_recovered(again);
     world.in_session = true;
 }
 

@@ -1,7 +1,7 @@
 //! One history: a store that is used, loses power, recovers and is used again, several times.
 
 use crate::calls::one_in;
-use crate::world::{Setup, World};
+use crate::world::{IDS, Setup, World};
 use oncedb::Durability;
 use oncedb::simulation::{Call, Fault, FaultKind};
 use std::time::Duration;
@@ -55,7 +55,8 @@ pub fn random(seed: u64, threads: bool) -> Tally {
         if !one_in(&mut world.dice, 4) {
             let mut cut = Fault::new(FaultKind::PowerCut);
             if one_in(&mut world.dice, 2) {
-                let call = Call::ALL[usize::try_from(world.dice.below(Call::ALL.len() as u64)).unwrap_or(0)];
+                let any = Call::ALL[usize::try_from(world.dice.below(Call::ALL.len() as u64)).unwrap_or(0)];
+                let call = if one_in(&mut world.dice, 2) { Call::Sync } else { any };
                 cut = cut.on(call).after(world.dice.below(12));
             } else {
                 cut = cut.after(world.dice.below(250));
@@ -108,6 +109,35 @@ pub fn cut_in_recovery(seed: u64, number: u64) -> Option<Tally> {
     world.disk.heal();
     finish(&mut world);
     hit.then(|| Tally::of(&world))
+}
+
+/// Batches of frames of one length that a crash tears, so that whole frames are left behind the end of
+/// the log, each where a later one would be written; and a second crash soon after the recovery.
+pub fn torn_tail(seed: u64) -> Tally {
+    let setup = Setup { durability: Durability::Sync, threads: false };
+    let mut world = World::new(seed, setup);
+    world.probes = 0;
+    for _ in 0..4 {
+        assert!(world.try_open());
+        world.check_recovered(false);
+        for _ in 0..world.dice.below(3) {
+            let id = usize::try_from(world.dice.below(IDS as u64)).unwrap_or(0);
+            world.claim_these(1, &[id]);
+        }
+        if one_in(&mut world.dice, 2) {
+            world.disk.inject(Fault::new(FaultKind::PowerCut).on(Call::Sync));
+            let first = usize::try_from(world.dice.below(4)).unwrap_or(0);
+            world.claim_these(1, &(first..IDS).collect::<Vec<_>>());
+        }
+        world.disk.heal();
+        if world.has_power() {
+            world.cut_power();
+        } else {
+            world.forget_store();
+        }
+    }
+    finish(&mut world);
+    Tally::of(&world)
 }
 
 /// Opens the store, through power cuts in the middle of it.

@@ -9,6 +9,7 @@ mod common;
 
 mod calls;
 mod campaign;
+mod damage;
 mod faults;
 mod history;
 mod oracle;
@@ -84,5 +85,21 @@ fn a_disk_that_is_full_for_a_while() {
     let seed = seed();
     campaign::run("full disk", for_seconds(seconds() / 10), |number| {
         faults::full_disk(seed_of(seed, number))
+    });
+}
+
+#[test]
+fn a_changed_byte_after_a_power_cut() {
+    let seed = seed();
+    campaign::run("changed byte", for_seconds(seconds() / 10), |number| {
+        damage::damaged(seed_of(seed, number))
+    });
+}
+
+#[test]
+fn a_torn_tail_with_whole_frames_behind_it() {
+    let seed = seed();
+    campaign::run("torn tail", for_seconds(seconds() / 20), |number| {
+        history::torn_tail(seed_of(seed, number))
     });
 }

@@ -35,6 +35,8 @@ pub struct Oracle {
     steps: Vec<Step>,
     /// Steps that nothing may take back.
     promised: usize,
+    /// The same before the last sync: what a later frame vouches for.
+    vouched: usize,
     tip: Known,
     /// Keys that a call left in one of several states; nothing is asked of them any more.
     pub hazy: BTreeSet<Key>,
@@ -81,19 +83,18 @@ impl Oracle {
 
     /// A frame was appended, or may have been.
     pub fn step(&mut self, step: Step) {
-        if std::env::var_os("TRACE").is_some() {
-            eprintln!("step {} {step:?}", self.steps.len());
-        }
         self.tip.take(&step);
         self.steps.push(step);
     }
 
+    /// A change that no frame tells of.
+    pub fn renew(&mut self, key: Key, state: State) {
+        self.tip.keys.insert(key, state);
+    }
+
     /// Every step so far is there for good.
     pub fn promise_all(&mut self) {
-        self.promised = self.steps.len();
-        if std::env::var_os("TRACE").is_some() {
-            eprintln!("promised all {}", self.steps.len());
-        }
+        self.promise_up_to(self.steps.len());
     }
 
     /// Somebody was told of a key's completion: the last step that changed it is there for good.
@@ -107,18 +108,22 @@ impl Oracle {
 
     fn promise_last(&mut self, wanted: impl Fn(&Step) -> bool) {
         let last = self.steps.iter().rposition(wanted);
-        self.promised = self.promised.max(last.map_or(0, |last| last + 1));
-        if std::env::var_os("TRACE").is_some() {
-            eprintln!("promised last {last:?}");
+        self.promise_up_to(last.map_or(0, |last| last + 1));
+    }
+
+    fn promise_up_to(&mut self, step: usize) {
+        if step > self.promised {
+            self.vouched = self.promised;
+            self.promised = step;
         }
     }
 
-    /// Every state that a recovery may find, oldest first.
-    fn candidates(&self, ended: At, now: At) -> Vec<Known> {
+    /// Every state that a recovery may find which keeps so many steps, oldest first.
+    fn candidates(&self, kept: usize, ended: At, now: At) -> Vec<Known> {
         let mut known = self.base.clone();
         let mut candidates = Vec::new();
         for (index, step) in self.steps.iter().enumerate() {
-            if index >= self.promised {
+            if index >= kept {
                 candidates.push(known.clone());
             }
             known.take(step);
@@ -129,11 +134,19 @@ impl Oracle {
 
     /// A recovered store shows this; the states it may be in. Panics if there is none.
     pub fn recovered(&self, seen: &Seen, ended: At, now: At) -> Vec<Known> {
-        let candidates = self.candidates(ended, now);
+        let candidates = self.candidates(self.promised, ended, now);
         let fitting: Vec<_> =
             candidates.iter().filter(|known| known.shows(seen, &self.hazy, now)).cloned().collect();
         assert!(!fitting.is_empty(), "{}", self.explain(seen, &candidates, now));
         fitting
+    }
+
+    /// A store in which one byte was damaged shows this. Damage to the frames of the last sync looks
+    /// like a torn tail; nothing says that they were promised.
+    pub fn recovered_from_damage(&self, seen: &Seen, ended: At, now: At) {
+        let candidates = self.candidates(self.vouched, ended, now);
+        let fits = candidates.iter().any(|known| known.shows(seen, &self.hazy, now));
+        assert!(fits, "damage is passed over: {}", self.explain(seen, &candidates, now));
     }
 
     /// A store that recovered again shows what it did before.
@@ -145,13 +158,11 @@ impl Oracle {
 
     /// The recovered state is this one; nothing takes it back.
     pub fn settle(&mut self, known: Known) {
-        if std::env::var_os("TRACE").is_some() {
-            eprintln!("settled");
-        }
         self.base = known.clone();
         self.tip = known;
         self.steps.clear();
         self.promised = 0;
+        self.vouched = 0;
     }
 
     /// What differs from the nearest state that would have been right.

@@ -33,6 +33,9 @@ pub struct World {
     pub oracle: Oracle,
     pub setup: Setup,
     pub now: At,
+    /// One in so many of the keys that are not done is begun after a recovery, to see what was before;
+    /// 0 for none but those in doubt.
+    pub probes: u64,
     /// Whether calls may fail for other reasons than a power cut.
     pub lenient: bool,
     /// The store has said that it must be reopened.
@@ -74,6 +77,7 @@ impl World {
             oracle: Oracle::default(),
             setup,
             now: 0,
+            probes: 8,
             lenient: false,
             poisoned: false,
             clock: ManualClock::new(epoch),
@@ -103,16 +107,8 @@ impl World {
     /// Opens the store; `false` if the power went meanwhile, or a fault that was injected hit it.
     pub fn try_open(&mut self) -> bool {
         let (boot, faults) = (self.disk.crashes(), self.disk.injected());
-        let opened = self.options().open(DIR).and_then(|store| {
-            let scopes = (0..SCOPES).map(|scope| open_scope(&store, scope)).collect::<Result<_, _>>()?;
-            Ok(Open { store, scopes, guards: BTreeMap::new(), fenced: Vec::new(), boot })
-        });
-        match opened {
-            Ok(open) => {
-                self.open = Some(open);
-                self.poisoned = false;
-                true
-            }
+        match self.open_damaged() {
+            Ok(()) => true,
             Err(error) => {
                 let excused = self.disk.crashes() > boot || self.disk.injected() > faults;
                 assert!(excused, "the store does not open: {error}");
@@ -120,6 +116,16 @@ impl World {
                 false
             }
         }
+    }
+
+    /// Opens the store, whatever comes of it.
+    pub fn open_damaged(&mut self) -> oncedb::Result<()> {
+        let boot = self.disk.crashes();
+        let store = self.options().open(DIR)?;
+        let scopes = (0..SCOPES).map(|scope| open_scope(&store, scope)).collect::<Result<_, _>>()?;
+        self.open = Some(Open { store, scopes, guards: BTreeMap::new(), fenced: Vec::new(), boot });
+        self.poisoned = false;
+        Ok(())
     }
 
     fn opened(&self) -> &Open {
@@ -197,21 +203,30 @@ impl World {
 
     /// Everything the store shows of what the oracle knows.
     pub fn look(&self) -> Seen {
+        self.try_look().expect("a recovered store answers")
+    }
+
+    /// What the store shows is right, as far as it can be seen without changing it.
+    pub fn check_damaged(&self, seen: &Seen) {
+        self.oracle.recovered_from_damage(seen, self.ended, self.now);
+    }
+
+    pub fn try_look(&self) -> oncedb::Result<Seen> {
         let mut seen = Seen::default();
         for number in 0..SCOPES {
             let scope = self.scope(number);
             for id in 0..IDS {
-                let record = scope.get(id_name(id)).expect("a recovered store answers");
-                let contained = scope.contains(id_name(id)).expect("a recovered store answers");
+                let record = scope.get(id_name(id))?;
+                let contained = scope.contains(id_name(id))?;
                 assert_eq!(record.is_some(), contained, "get and contains agree");
                 seen.done.insert((number, id), record.map(|record| Done::seen(&record, self.epoch)));
             }
             for entity in 0..ENTITIES {
-                let mark = scope.last_applied(entity_name(entity)).expect("a recovered store answers");
+                let mark = scope.last_applied(entity_name(entity))?;
                 seen.marks.insert((number, entity), mark.map(|mark| self.mark_seen(number, &mark)));
             }
         }
-        seen
+        Ok(seen)
     }
 
     pub fn mark_seen(&self, scope: usize, mark: &oncedb::Mark) -> Mark {
@@ -250,7 +265,9 @@ impl World {
         for key in keys().filter(|key| !self.oracle.hazy.contains(key)) {
             let first = known[0].key(key, self.now);
             let open_question = known.iter().any(|other| other.key(key, self.now) != first);
-            if open_question || (first.done().is_none() && self.dice.below(8) == 0) {
+            if open_question
+                || (first.done().is_none() && self.probes > 0 && self.dice.below(self.probes) == 0)
+            {
                 probed.push(key);
             }
         }
