@@ -42,10 +42,11 @@ pub fn request(scope: &Scope, id: &str) -> Request {
 /// Few bytes, some that go to a response file, and a few replies that are too long to be kept.
 pub fn reply(id: &str, number: u32) -> Vec<u8> {
     let mut dice = dice(id, 1000 + u64::from(number));
+    // No two replies of one id are alike, nor are their lengths where nothing else is kept.
     let len = match dice.below(20) {
-        0 => MAX_RESPONSE as u64 + 1 + dice.below(100),
+        0 => MAX_RESPONSE as u64 + 1 + u64::from(number),
         1..=4 => 1025 + dice.below(3000),
-        _ => dice.below(300),
+        _ => 8 + dice.below(300),
     };
     dice.bytes(usize::try_from(len).expect("a few bytes"))
 }

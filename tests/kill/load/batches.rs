@@ -1,6 +1,6 @@
 //! Many claims with one sync.
 
-use super::{Worker, said, say_begun, say_claimed, say_did, trying};
+use super::{Worker, said, say_begun, say_claimed, say_dropped, trying};
 use crate::common::block_on;
 use crate::facts::{Intent, Word};
 use crate::words;
@@ -55,7 +55,7 @@ impl Worker {
             if self.dice.below(8) == 0 {
                 let asked = trying(&id, Intent::Abort);
                 drop(guard);
-                say_did(&id, asked, attempt);
+                say_dropped(&id, asked, attempt);
                 continue;
             }
             let asked = trying(&id, Intent::Settle { attempt, reply: true, refusal: false });

@@ -1,6 +1,6 @@
 //! Claims in progress: noted, completed, refused, given up, or held until the kill.
 
-use super::{Worker, say_begun, say_did, trying};
+use super::{Worker, say_begun, say_did, say_dropped, trying};
 use crate::common::{block_on, poll_once};
 use crate::facts::Intent;
 use crate::words;
@@ -61,7 +61,7 @@ impl Worker {
         let done = match way {
             0 => {
                 drop(guard);
-                Ok(())
+                return say_dropped(id, asked, attempt);
             }
             1 => guard.abort(),
             2 => guard.complete(),
@@ -108,7 +108,7 @@ impl Worker {
         if self.coin() {
             let asked = trying(&id, Intent::Abort);
             drop(guard.complete_with_async("never polled"));
-            say_did(&id, asked, attempt);
+            say_dropped(&id, asked, attempt);
         } else {
             trying(&id, Intent::Settle { attempt, reply: true, refusal: false });
             drop(poll_once(Box::pin(guard.complete_with_async(words::reply(&id, attempt))).as_mut()));

@@ -56,11 +56,7 @@ pub struct Worker {
 /// Goes on until the process is killed.
 pub fn run(store: &Store, scope: &Scope, round: u64, seed: u64) {
     panic::set_hook(Box::new(|what| {
-        if CLOSING.load(Ordering::SeqCst) {
-            loop {
-                thread::park();
-            }
-        }
+        stand_still_if_closing();
         Line::Failed(what.to_string().replace('\n', " ")).say();
     }));
     watch_over_silence();
@@ -100,6 +96,18 @@ fn trying(id: &str, intent: Intent) -> Micros {
 
 fn say_did(id: &str, asked: Micros, attempt: u32) {
     said(id, asked, Word::Did { attempt });
+}
+
+/// A dropped guard does not tell whether the store was still open.
+fn say_dropped(id: &str, asked: Micros, attempt: u32) {
+    stand_still_if_closing();
+    say_did(id, asked, attempt);
+}
+
+fn stand_still_if_closing() {
+    while CLOSING.load(Ordering::SeqCst) {
+        thread::park();
+    }
 }
 
 fn say_claimed(id: &str, asked: Micros, durable: bool, outcome: Outcome<Record>) {
