@@ -67,7 +67,7 @@ fn a_killed_process_takes_nothing_back() {
         }
         let lines = match rounds.dice.below(8) {
             0 | 1 => rounds.dice.below(40),
-            _ => rounds.dice.below(8000),
+            _ => rounds.dice.below(10_000),
         };
         let is_slow = rounds.dice.below(3) == 0;
         let mut child = start("load", SMALL, round, &mut rounds.dice, place.path(), &mut history);

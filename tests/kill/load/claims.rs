@@ -11,10 +11,10 @@ impl Worker {
     pub fn claim(&mut self, number: u64) {
         let id = self.id(number);
         self.claim_id(&id);
-        if self.dice.below(200) == 0 {
+        if self.dice.below(20) == 0 {
             self.store.maintain().unwrap();
         }
-        if self.dice.below(100) == 0 {
+        if self.dice.below(15) == 0 {
             Line::Syncing.say();
             self.store.sync().unwrap();
             Line::Synced.say();

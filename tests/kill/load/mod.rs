@@ -22,7 +22,7 @@ use std::thread;
 type Turn = fn(&mut Worker, u64);
 
 /// What runs side by side: a name for the ids, which two workers share where they are to compete.
-const WORK: [(&str, Turn); 16] = [
+const WORK: [(&str, Turn); 18] = [
     ("claim", Worker::claim),
     ("batch", Worker::claim_a_batch),
     ("guard", Worker::begin_and_settle),
@@ -31,6 +31,8 @@ const WORK: [(&str, Turn); 16] = [
     ("dropped", Worker::drop_futures),
     ("again", Worker::look_again),
     ("short", Worker::turn_a_short_one),
+    ("shorter", Worker::turn_a_short_one),
+    ("shortest", Worker::turn_a_short_one),
     ("lapsed", Worker::let_a_lease_lapse),
     ("contested", Worker::contest_a_claim),
     ("contested", Worker::contest_a_claim),
