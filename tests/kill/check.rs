@@ -30,7 +30,7 @@ impl History {
             }
         }
         self.marks.check(scope, &mut wrong);
-        wrong.into_iter().for_each(|what| self.wrong(what));
+        self.all_wrong(wrong);
     }
 }
 
@@ -47,12 +47,11 @@ impl Asker<'_> {
 
     fn check(&self, solo: &mut Solo, tokens: &mut Tokens) -> Result<(), String> {
         let asked = now();
-        match self.scope.get(self.id).map_err(|error| error.to_string())? {
-            Some(record) => self.found("get", solo, asked, &record)?,
-            None => {
-                let look = self.look(asked);
-                solo.narrow("missing by get", |state| state.admits_missing(look))?;
-            }
+        if let Some(record) = self.scope.get(self.id).map_err(|error| error.to_string())? {
+            self.found("get", solo, asked, &record)?;
+        } else {
+            let look = self.look(asked);
+            solo.narrow("missing by get", |state| state.admits_missing(look))?;
         }
         let asked = now();
         let contained = self.scope.contains(self.id).map_err(|error| error.to_string())?;

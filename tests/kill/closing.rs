@@ -18,7 +18,7 @@ fn a_process_killed_while_closing_takes_nothing_back() {
     // How long a close takes, as far as the kills have shown.
     let mut within = Duration::from_millis(10);
     let mut in_time = 0;
-    for round in 0..rounds.rounds {
+    for round in 0..rounds.count {
         let mut child = start("close", SMALL, round, &mut rounds.dice, place.path(), &mut history);
         hear_lines(&mut child, 20 + rounds.dice.below(3000), false, &mut history);
         child.tell();
@@ -40,7 +40,7 @@ fn a_process_killed_while_closing_takes_nothing_back() {
         check_and_use(place.path(), SMALL, round, &mut rounds.dice, &mut history);
     }
     look_at_all(place.path(), SMALL, &mut rounds.dice, &mut history);
-    eprintln!("{in_time} of {} were killed within close", rounds.rounds);
+    eprintln!("{in_time} of {} were killed within close", rounds.count);
     rounds.add(history);
     rounds.end();
 }

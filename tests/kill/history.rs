@@ -72,6 +72,12 @@ impl History {
         }
     }
 
+    pub fn all_wrong(&mut self, what: Vec<String>) {
+        for what in what {
+            self.wrong(what);
+        }
+    }
+
     /// Another process has the store from now on.
     pub fn next_process(&mut self) {
         self.process += 1;
@@ -147,7 +153,7 @@ impl History {
                 },
             }
         }
-        wrong.into_iter().for_each(|what| self.wrong(what));
+        self.all_wrong(wrong);
     }
 }
 

@@ -60,7 +60,7 @@ fn a_killed_process_takes_nothing_back() {
     let mut rounds = Rounds::new("kill", 1);
     let mut place = tempfile::tempdir().expect("a temporary directory");
     let mut history = History::default();
-    for round in 0..rounds.rounds {
+    for round in 0..rounds.count {
         if round % LIFE == LIFE - 1 {
             place = tempfile::tempdir().expect("a temporary directory");
             rounds.add(std::mem::take(&mut history));

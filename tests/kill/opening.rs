@@ -14,7 +14,7 @@ fn a_process_killed_while_opening_takes_nothing_back() {
     let mut history = History::default();
     let mut within = Duration::from_millis(20);
     let (mut kills, mut in_time) = (0, 0);
-    for round in 0..rounds.rounds {
+    for round in 0..rounds.count {
         // A new store each time: a close would leave nothing to replay.
         let place = tempfile::tempdir().expect("a temporary directory");
         rounds.add(std::mem::take(&mut history));

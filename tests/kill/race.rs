@@ -24,7 +24,7 @@ fn of_processes_that_race_to_open_a_store_one_at_a_time_has_it() {
     let mut rounds = Rounds::new("race to open", 3);
     let mut history = History::default();
     let mut place = tempfile::tempdir().expect("a temporary directory");
-    for round in 0..rounds.rounds {
+    for round in 0..rounds.count {
         if round % 2 == 0 {
             place = tempfile::tempdir().expect("a temporary directory");
         }

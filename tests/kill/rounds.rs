@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub struct Rounds {
     pub seed: u64,
-    pub rounds: u64,
+    pub count: u64,
     pub dice: Dice,
     name: &'static str,
     answers: u64,
@@ -27,9 +27,9 @@ impl Rounds {
             u64::from(now.subsec_nanos()) ^ now.as_secs()
         });
         let all = number_from("ONCEDB_KILL_ROUNDS").unwrap_or(if cfg!(debug_assertions) { 8 } else { 60 });
-        let rounds = all.div_ceil(part);
+        let count = all.div_ceil(part);
         eprintln!("{name}: ONCEDB_SEED={seed} ONCEDB_KILL_ROUNDS={all}");
-        Self { seed, rounds, dice: Dice::new(seed), name, answers: 0, violations: Vec::new() }
+        Self { seed, count, dice: Dice::new(seed), name, answers: 0, violations: Vec::new() }
     }
 
     pub fn add(&mut self, history: History) {
@@ -39,9 +39,9 @@ impl Rounds {
 
     /// Says what it came to; the test fails if anything was wrong.
     pub fn end(self) {
-        let Self { name, rounds, seed, answers, violations, .. } = self;
+        let Self { name, count, seed, answers, violations, .. } = self;
         let found = violations.len();
-        eprintln!("{name}: {rounds} rounds, {answers} acknowledged answers, {found} violations");
+        eprintln!("{name}: {count} rounds, {answers} acknowledged answers, {found} violations");
         assert!(
             violations.is_empty(),
             "ONCEDB_SEED={seed} found {found} violations:\n{}",

@@ -57,10 +57,9 @@ impl Solo {
             }
             (Word::Granted(grant), Some((Intent::Begin { .. }, ..))) => last.admits_grant(grant, look),
             (Word::Found(found), _) => last.admits_found(found, look),
-            (Word::Missing, _) => last.admits_missing(look),
             (Word::Busy, _) => last.is_held(look),
             (Word::Forgot { was_done: true }, _) => last.admits_done(look),
-            (Word::Forgot { was_done: false }, _) => last.admits_missing(look),
+            (Word::Missing | Word::Forgot { was_done: false }, _) => last.admits_missing(look),
             (Word::Did { attempt }, Some(_)) => {
                 matches!(last, State::Held { attempt: held, .. } if held == attempt)
             }

@@ -33,6 +33,10 @@ impl Worker {
     }
 
     pub fn go_on(&mut self, id: String, guard: Guard) {
+        if self.coin() && words::fingerprint(&id).is_some() {
+            let other = self.scope.request(&id).fingerprint("another").begin().unwrap();
+            assert!(other.is_mismatch(), "{id} is held, and another event of its id is {other:?}");
+        }
         for number in 0..self.dice.below(4).saturating_sub(1) {
             let (attempt, number) = (guard.attempt(), u32::try_from(number).expect("a few"));
             let asked = trying(&id, Intent::Note { number });

@@ -69,22 +69,13 @@ impl Worker {
         said(id, now(), Word::Overtaken);
         if self.coin() {
             self.be_fenced(id, old);
-            self.apply(&next, new, &entity, number);
+            apply(&next, new, &entity, number);
         } else {
-            self.apply(&next, new, &entity, number);
+            apply(&next, new, &entity, number);
             self.be_fenced(id, old);
         }
         let mark = self.scope.last_applied(&entity).unwrap().expect("it was just applied");
         assert_eq!(mark.timestamp().as_sequence(), Some(number), "the mark of {entity}");
-    }
-
-    fn apply(&mut self, id: &str, guard: Guard, entity: &str, number: u64) {
-        let attempt = guard.attempt();
-        Line::Trying { entity: entity.to_owned(), number }.say();
-        let asked = trying(id, Intent::Settle { attempt, reply: true, refusal: false });
-        guard.complete_with(words::reply(id, attempt)).unwrap();
-        say_did(id, asked, attempt);
-        Line::Applied { entity: entity.to_owned(), number }.say();
     }
 
     fn be_fenced(&mut self, id: &str, old: Guard) {
@@ -100,6 +91,15 @@ impl Worker {
         }
         said(id, asked, Word::Fenced { attempt });
     }
+}
+
+fn apply(id: &str, guard: Guard, entity: &str, number: u64) {
+    let attempt = guard.attempt();
+    Line::Trying { entity: entity.to_owned(), number }.say();
+    let asked = trying(id, Intent::Settle { attempt, reply: true, refusal: false });
+    guard.complete_with(words::reply(id, attempt)).unwrap();
+    say_did(id, asked, attempt);
+    Line::Applied { entity: entity.to_owned(), number }.say();
 }
 
 fn assert_fenced(id: &str, told: &oncedb::Result<()>) {

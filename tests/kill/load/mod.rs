@@ -71,7 +71,11 @@ pub fn run(store: &Store, scope: &Scope, round: u64, seed: u64) {
             round,
             held: Vec::new(),
         };
-        thread::spawn(move || (0..).for_each(|number| turn(&mut worker, number)));
+        thread::spawn(move || {
+            for number in 0.. {
+                turn(&mut worker, number);
+            }
+        });
     }
 }
 
