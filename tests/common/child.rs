@@ -57,6 +57,12 @@ impl Child {
         assert_eq!(self.hear().as_deref(), Some(said), "what the child says next");
     }
 
+    /// One byte for the child's standard input.
+    pub fn tell(&mut self) {
+        let told = self.process.stdin.as_mut().map(|stdin| stdin.write_all(b"\n"));
+        told.expect("the input of the child is piped").expect("the child listens");
+    }
+
     /// SIGKILL: the child gets no chance to put anything in order.
     pub fn kill(&mut self) {
         self.process.kill().expect("the child can be killed");

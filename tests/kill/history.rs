@@ -1,214 +1,164 @@
-//! What the parent knows of all the processes it has killed, and what a reopened store must say of
-//! each key for it to be true.
+//! What the parent knows of all the processes it has killed: it hears their lines, and what does not
+//! agree with what it heard before is a violation.
 
-use crate::common::Dice;
-use crate::reply;
-use oncedb::{Cause, Guard, Outcome, Record, Response, Scope, Timestamp};
-use std::collections::BTreeMap;
+use crate::facts::{Line, Span, Word, now};
+use crate::marks::Marks;
+use crate::shared::Shared;
+use crate::solo::Solo;
+use crate::state::Look;
+use crate::words;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 
-/// The most that is known of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
-    /// Granted and never settled: it is not done, whatever happened.
-    Begun,
-    /// About to be settled: done or not, but the one or the other for good.
-    Settling,
-    /// Acknowledged, with no reply.
-    Claimed,
-    /// Acknowledged, with its reply.
-    Done,
-    /// Acknowledged as a refusal, with its reply.
-    Refused,
+/// More than these are not worth printing.
+const MOST_VIOLATIONS: usize = 30;
+
+#[derive(Debug)]
+pub enum Tale {
+    Solo(Solo),
+    Shared(Shared),
 }
 
 #[derive(Debug)]
-struct Key {
-    known: Known,
-    noted: bool,
-    won: bool,
-    /// The attempt this process itself made last.
-    attempt: Option<u32>,
-    checks: u32,
-}
-
-#[derive(Debug, Default)]
-struct Entity {
-    tried: u64,
-    applied: u64,
+pub struct Key {
+    pub tale: Tale,
+    /// How often it was looked at since it was last heard of.
+    pub checks: u32,
 }
 
 #[derive(Debug, Default)]
 pub struct History {
-    keys: BTreeMap<String, Key>,
-    entities: BTreeMap<String, Entity>,
-    token: u64,
+    pub keys: BTreeMap<String, Key>,
+    pub marks: Marks,
+    /// One more for each process, the parent's own turns included.
+    pub process: u32,
+    pub tokens: Tokens,
+    pub violations: Vec<String>,
+    /// The answers that were heard, and those that promised to last.
+    pub answers: u64,
+    line: u64,
+    /// What was said before this line is on the disk: something later was acknowledged as durable.
+    durable: u64,
+    syncing: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+pub struct Tokens {
+    given: BTreeSet<u64>,
+    /// The highest one of all earlier processes.
+    floor: u64,
+}
+
+impl Tokens {
+    pub fn give(&mut self, token: u64) -> Result<(), String> {
+        if token > self.floor && self.given.insert(token) {
+            return Ok(());
+        }
+        Err(format!("token {token} is not new; earlier processes came to {}", self.floor))
+    }
+
+    fn next_process(&mut self) {
+        let highest = self.given.last().copied().unwrap_or(0);
+        self.floor = self.floor.max(highest);
+        self.given.clear();
+    }
 }
 
 impl History {
+    pub fn wrong(&mut self, what: String) {
+        if self.violations.len() < MOST_VIOLATIONS {
+            eprintln!("violation: {what}");
+            self.violations.push(what);
+        }
+    }
+
+    pub fn all_wrong(&mut self, what: Vec<String>) {
+        for what in what {
+            self.wrong(what);
+        }
+    }
+
+    /// Another process has the store from now on.
+    pub fn next_process(&mut self) {
+        self.process += 1;
+        self.tokens.next_process();
+        (self.line, self.durable, self.syncing) = (0, 0, None);
+    }
+
     pub fn hear(&mut self, said: &str) {
-        let (what, rest) = said.split_once(' ').expect("a word and what it is about");
-        let (id, number) = rest.split_once(' ').unwrap_or((rest, ""));
-        let number = || number.parse().expect("a number");
-        match what {
-            "claimed" | "known" => self.learn(id, Known::Claimed),
-            "won" => {
-                self.learn(id, Known::Claimed);
-                let key = self.key(id);
-                assert!(!key.won, "{id} was new to two callers");
-                key.won = true;
+        self.line += 1;
+        let line = Line::parse(said);
+        let heard = match &line {
+            Line::Key { id, span, word } => self.hear_of_key(id, *span, word),
+            Line::Trying { .. } | Line::Applied { .. } => self.marks.hear(&line),
+            Line::Syncing => {
+                self.syncing = Some(self.line);
+                Ok(())
             }
-            "begun" => {
-                self.learn(id, Known::Begun);
-                self.token = self.token.max(number());
+            Line::Synced => {
+                self.durable = self.durable.max(self.syncing.take().unwrap_or(0));
+                Ok(())
             }
-            "noted" => self.key(id).noted = true,
-            "settling" => self.learn(id, Known::Settling),
-            "done" => self.learn(id, Known::Done),
-            "refused" => self.learn(id, Known::Refused),
-            "trying" => {
-                let entity = self.entity(id);
-                entity.tried = entity.tried.max(number());
+            Line::Opening | Line::Open | Line::Closing => Ok(()),
+            Line::Closed => {
+                self.durable = u64::MAX;
+                Ok(())
             }
-            "applied" => {
-                let entity = self.entity(id);
-                entity.applied = entity.applied.max(number());
+            Line::Failed(what) => Err(what.clone()),
+        };
+        if let Err(what) = heard {
+            self.wrong(format!("under load, process {}: {what}", self.process));
+        }
+    }
+
+    fn hear_of_key(&mut self, id: &str, span: Span, word: &Word) -> Result<(), String> {
+        if !self.keys.contains_key(id) {
+            let shared = words::is_shared(id);
+            let tale = if shared { Tale::Shared(Shared::default()) } else { Tale::Solo(Solo::default()) };
+            self.keys.insert(id.to_owned(), Key { tale, checks: 0 });
+        }
+        let key = self.keys.get_mut(id).expect("it was just put there");
+        key.checks = 0;
+        if !matches!(word, Word::Try(_)) {
+            self.answers += 1;
+        }
+        if let Word::Granted(grant) = word {
+            self.tokens.give(grant.token).map_err(|what| format!("{id}: {what}"))?;
+        }
+        let look = Look { id, process: self.process, span };
+        let heard = match &mut key.tale {
+            Tale::Solo(solo) => {
+                solo.hear(word, look, self.line).map(|line| self.durable = self.durable.max(line))
             }
-            _ => panic!("the load failed: {said}"),
-        }
+            Tale::Shared(shared) => shared.hear(id, word, span, self.line),
+        };
+        heard.map_err(|what| format!("{id}: {what}"))
     }
 
-    fn key(&mut self, id: &str) -> &mut Key {
-        self.keys.entry(id.to_owned()).or_insert(Key {
-            known: Known::Begun,
-            noted: false,
-            won: false,
-            attempt: None,
-            checks: 0,
-        })
+    /// Whether the process has closed its store.
+    pub fn was_closed(&self) -> bool {
+        self.durable == u64::MAX
     }
 
-    /// Two workers may speak of one key, the later event first.
-    fn learn(&mut self, id: &str, known: Known) {
-        let key = self.key(id);
-        if (key.known as u8) < known as u8 {
-            key.known = known;
-        }
-    }
-
-    fn entity(&mut self, id: &str) -> &mut Entity {
-        self.entities.entry(id.to_owned()).or_default()
-    }
-
-    /// The store says of every key and entity what is known; what was open before is settled by
-    /// this, so that a second check demands the same again. Of the keys that had two checks, one in
-    /// `sample` is looked at once more.
-    pub fn check(&mut self, scope: &Scope, sample: u64, dice: &mut Dice) {
-        for (id, key) in &mut self.keys {
-            if key.checks < 2 || dice.below(sample) == 0 {
-                check_key(scope, id, key, self.token);
-                key.checks += 1;
+    /// The process is dead, and all it said was heard.
+    pub fn bury(&mut self) {
+        let mut wrong = Vec::new();
+        let span = Span::since(now());
+        for (id, key) in self.keys.iter_mut().filter(|(_, key)| key.checks == 0) {
+            match &mut key.tale {
+                Tale::Solo(solo) => solo.end(self.durable, id, self.process, span),
+                Tale::Shared(shared) => match shared.end(self.durable, self.process, span) {
+                    Ok(may) => key.tale = Tale::Solo(Solo::one_of(may)),
+                    Err(what) => wrong.push(format!("{id}: {what}")),
+                },
             }
         }
-        for (entity, known) in &mut self.entities {
-            check_entity(scope, entity, known);
-        }
-    }
-}
-
-fn check_key(scope: &Scope, id: &str, key: &mut Key, token: u64) {
-    let found = scope.get(id).unwrap();
-    assert_eq!(scope.contains(id).unwrap(), found.is_some(), "get and contains of {id}");
-    match scope.begin(id).unwrap() {
-        Outcome::Duplicate(record) => {
-            let found = found.unwrap_or_else(|| panic!("begin knows {id}, get does not"));
-            assert_eq!(found.response(), record.response(), "get and begin of {id}");
-            check_record(id, key, &record);
-        }
-        Outcome::New(guard) => {
-            assert!(found.is_none(), "get knows {id}, begin does not");
-            assert!(guard.token() > token, "the token of {id} is not one of before");
-            check_grant(id, key, &guard);
-        }
-        other @ (Outcome::InProgress(_) | Outcome::Mismatch(_) | Outcome::Stale(_)) => {
-            panic!("{id} is {key:?} and told {other:?}")
-        }
-    }
-}
-
-fn check_record(id: &str, key: &mut Key, record: &Record) {
-    assert_eq!(record.id(), id.as_bytes());
-    let reply = reply(id);
-    let (expected, refused) = match key.known {
-        Known::Begun => panic!("{id} was never settled and is a duplicate: {record:?}"),
-        Known::Claimed => (Response::None, false),
-        Known::Settling => (Response::Stored(&reply), record.is_refusal()),
-        Known::Done => (Response::Stored(&reply), false),
-        Known::Refused => (Response::Stored(&reply), true),
-    };
-    assert_eq!(record.response(), expected, "the reply of {id}, byte for byte");
-    assert_eq!(record.is_refusal(), refused, "whether {id} was refused");
-    if key.known == Known::Settling {
-        key.known = if refused { Known::Refused } else { Known::Done };
-    }
-}
-
-fn check_grant(id: &str, key: &mut Key, guard: &Guard) {
-    match key.known {
-        Known::Begun | Known::Settling => key.known = Known::Begun,
-        Known::Claimed | Known::Done | Known::Refused => {
-            panic!("{id} was acknowledged as {:?} and is new, attempt {}", key.known, guard.attempt())
-        }
-    }
-    match (guard.previous(), key.attempt) {
-        (Some(previous), Some(attempt)) => {
-            assert_eq!(previous.attempt, attempt, "the attempts of {id} are counted");
-            assert_eq!(previous.cause, Cause::Aborted, "why attempt {attempt} of {id} ended");
-            assert_eq!(previous.note.is_some(), key.noted, "the note of {id} is kept");
-        }
-        (Some(previous), None) => {
-            assert_eq!(previous.attempt, 1, "{id} was tried once");
-            assert!(
-                matches!(previous.cause, Cause::Orphaned | Cause::Aborted),
-                "{id} had no lease to lose: {previous:?}"
-            );
-            assert!(previous.note.is_some() || !key.noted, "the note of {id} was acknowledged");
-            key.noted = previous.note.is_some();
-        }
-        (None, Some(attempt)) => panic!("attempt {attempt} of {id} is forgotten"),
-        (None, None) => assert!(!key.noted, "a note makes the attempt of {id} durable"),
-    }
-    if let Some(note) = guard.previous().and_then(|previous| previous.note.as_deref()) {
-        assert_eq!(note, format!("note of {id}").as_bytes(), "the note of {id}, byte for byte");
-    }
-    assert_eq!(guard.attempt(), guard.previous().map_or(1, |previous| previous.attempt + 1));
-    key.attempt = Some(guard.attempt());
-}
-
-fn check_entity(scope: &Scope, entity: &str, known: &mut Entity) {
-    let mark = scope.last_applied(entity).unwrap();
-    let found = mark.map_or(0, |mark| mark.timestamp().as_sequence().expect("a sequence number"));
-    let (applied, tried) = (known.applied, known.tried);
-    assert!(found >= applied, "{entity} was told {applied} and is at {found}");
-    assert!(found <= tried, "{entity} is at {found}, and nobody tried more than {tried}");
-    *known = Entity { tried: found, applied: found };
-
-    if found > 0 {
-        let id = format!("older than {found}");
-        let older = scope.request(&id).order(entity, Timestamp::sequence(found - 1));
-        assert!(older.begin().unwrap().is_stale(), "{entity} is at {found}");
+        self.all_wrong(wrong);
     }
 }
 
 impl Display for History {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let count = |known| self.keys.values().filter(|key| key.known == known).count();
-        let acknowledged = [Known::Claimed, Known::Done, Known::Refused].map(count);
-        write!(
-            out,
-            "acknowledged and there: {acknowledged:?}; never settled: {}; entities: {}",
-            count(Known::Begun),
-            self.entities.len()
-        )
+        write!(out, "{} keys, {} entities, {} processes", self.keys.len(), self.marks.len(), self.process)
     }
 }
