@@ -159,7 +159,7 @@ fn open(world: &mut World) {
 /// Calls until there were enough or the power has gone.
 pub fn use_store(world: &mut World, most: u64) {
     world.in_session = true;
-    for _ in 0..1 + world.dice.below(most) {
+    for _ in 0..=world.dice.below(most) {
         world.call();
         if !world.has_power() {
             return;
