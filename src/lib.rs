@@ -55,6 +55,7 @@ mod runs;
 mod scope;
 #[cfg(feature = "simulation")]
 pub mod simulation;
+mod stamp;
 mod stats;
 mod store;
 mod timestamp;
