@@ -32,7 +32,9 @@ impl Stamp {
     /// What this stamp became by the time `now`, had nobody touched the wall clock.
     fn untouched(self, now: Time) -> Self {
         let passed = i64::try_from(now.0.saturating_sub(self.time.0)).unwrap_or(i64::MAX);
-        Self { time: now, wall: self.wall.saturating_add(passed) }
+        // A clock before all that can be told is still there later.
+        let wall = if self.wall == i64::MIN { i64::MIN } else { self.wall.saturating_add(passed) };
+        Self { time: now, wall }
     }
 
     /// How far a wall clock has moved forward since.
@@ -51,6 +53,8 @@ impl Stamps {
     /// stamp.
     pub(crate) fn resume(self, wall: i64, most: Duration) -> Time {
         let from = self.above.filter(|above| above.wall <= wall).unwrap_or(self.last);
+        // However often a wild clock does this, most of the time to come is left.
+        let most = most.min(Time::NEVER.since(from.time) / 4);
         from.time.after(from.moved(wall).min(most)).max(self.last.time)
     }
 
@@ -133,5 +137,6 @@ mod tests {
         let wild = Stamps::new(at(u64::MAX - 1, i64::MIN), at(0, i64::MAX));
         assert_eq!(wild.resume(i64::MAX, Duration::MAX), Time(u64::MAX - 1));
         assert!(wild.later(at(u64::MAX - 1, i64::MIN)).above.is_some());
+        assert_eq!(stamps(100, i64::MIN).later(at(200, i64::MIN)).above, None);
     }
 }
