@@ -103,9 +103,9 @@ impl Run {
 
     /// After a power cut the store goes on from the last time that it wrote down.
     fn times_after_a_power_cut(&self) -> (i64, i64) {
-        let starts = self.model.readings.iter().flat_map(|&at| self.goes_on_at(at));
+        let starts: Vec<i64> = self.model.readings.iter().flat_map(|&at| self.goes_on_at(at)).collect();
         let latest = self.model.readings.iter().map(|at| at.now).max().unwrap_or(0);
-        (starts.clone().min().unwrap_or(0), starts.max().unwrap_or(0).max(latest))
+        (starts.iter().copied().min().unwrap_or(0), starts.into_iter().max().unwrap_or(0).max(latest))
     }
 
     pub fn restart(&mut self, shut: Shut, away: u16, step: i16, deploy: u8) -> Checked {
