@@ -17,6 +17,9 @@ use crate::store::Store;
 /// The longest fingerprint, in bytes.
 pub(crate) const MAX_FINGERPRINT: usize = 64;
 
+/// The most that `max_key_len` can be.
+const LONGEST_KEY: usize = 32_768;
+
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
 pub(crate) const LONGEST_WINDOW: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
@@ -242,17 +245,18 @@ impl Options {
         check_window("window", self.window)?;
         check_durability(self.durability)?;
         in_range("memory_limit", self.memory_limit, 1 << 20, usize::MAX / 2, "it is at least 1 MiB")?;
-        in_range("max_key_len", self.max_key_len, 1, 32_768, "it is 1 to 32,768 bytes")?;
+        in_range("max_key_len", self.max_key_len, 1, LONGEST_KEY, "it is 1 to 32,768 bytes")?;
         in_range("max_response_len", self.max_response_len, 0, 64 << 20, "it is at most 64 MiB")?;
         in_range("max_note_len", self.max_note_len, 0, 1 << 20, "it is at most 1 MiB")
     }
 
     /// The longest frame that can occur: a completion of the longest key with the longest response
-    /// and a mark, or a begin with the longest note.
+    /// and a mark, or a begin with the longest note. A mark that is put back may have been set under
+    /// another limit of keys.
     pub(crate) fn max_frame(&self) -> u64 {
-        let key = KEY_PREFIX + self.max_key_len;
+        let keys = 2 * (KEY_PREFIX + self.max_key_len);
         let tail = self.max_response_len.max(self.max_note_len);
-        frame_bound(3 * key + MAX_FINGERPRINT + tail + 2 * RECORD_OVERHEAD)
+        frame_bound(keys + LONGEST_KEY + MAX_FINGERPRINT + tail + 2 * RECORD_OVERHEAD)
     }
 
     /// The size of a journal segment: an eighth of the memory limit, but room for two of the longest

@@ -131,7 +131,8 @@ impl Engine {
         if bytes > flush {
             self.work.kick();
         }
-        let full = if bytes + cost > stall {
+        // One that is larger than all there is must not wait for ever: a flush makes way for it.
+        let full = if bytes + cost.min(stall - flush) > stall {
             Error::Full { limit: Some(self.options.memory_limit as u64), what: "the memory for claims" }
         } else {
             match self.options.disk_limit {
