@@ -202,9 +202,10 @@ mod tests {
         let places: Vec<_> =
             (0..2_000).map(|day| placement.place(Time((40 + day) * 86_400 * SECOND))).collect();
         for minutes in [1, 2, 4, 60] {
-            let short = placement.place(Time(minutes * NARROWEST));
+            let life = Time(minutes * NARROWEST);
+            let short = placement.place(life);
             assert!(places.iter().all(|&long| placement.resolve(long) != short));
-            assert_eq!(placement.by_end.first_key_value(), Some((&Time(minutes * NARROWEST), &short)));
+            assert_eq!(placement.by_end.first_key_value(), Some((&end_for(life, Time(0)), &short)));
             placement.by_end.pop_first();
         }
         let ends: Vec<_> = placement.by_end.keys().collect();
