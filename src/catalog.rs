@@ -53,6 +53,9 @@ pub(crate) enum Meta {
     /// (two's complement).
     StoreTime,
     WallTime,
+    /// The stamp from before the wall clock went back, or the same again if it did not.
+    AboveStoreTime,
+    AboveWallTime,
     /// The next id for a run or response file, for a segment file and for a bucket.
     NextFile,
     NextSegment,
@@ -75,6 +78,8 @@ impl Meta {
             Self::Durable => "durable",
             Self::StoreTime => "store_time",
             Self::WallTime => "wall_time",
+            Self::AboveStoreTime => "above_store_time",
+            Self::AboveWallTime => "above_wall_time",
             Self::NextFile => "next_file",
             Self::NextSegment => "next_segment",
             Self::NextBucket => "next_bucket",
@@ -117,6 +122,8 @@ pub(crate) enum Edit {
 pub(crate) struct Contents {
     meta: BTreeMap<&'static str, u64>,
     pub(crate) scopes: BTreeMap<Box<str>, u32>,
+    /// The highest number of a scope; 0 if there is none.
+    pub(crate) last_scope: u32,
     pub(crate) buckets: BTreeMap<u64, u64>,
     pub(crate) files: BTreeMap<u64, Listed>,
     pub(crate) segments: BTreeMap<u32, (u64, u64)>,
@@ -128,10 +135,15 @@ impl Contents {
         self.meta.get(meta.name()).copied().unwrap_or(0)
     }
 
+    fn add_scope(&mut self, name: Box<str>, number: u32) {
+        self.last_scope = self.last_scope.max(number);
+        self.scopes.insert(name, number);
+    }
+
     fn apply(&mut self, edit: &Edit) {
         match edit {
             Edit::Meta(meta, value) => drop(self.meta.insert(meta.name(), *value)),
-            Edit::Scope(name, number) => drop(self.scopes.insert(name.clone(), *number)),
+            Edit::Scope(name, number) => self.add_scope(name.clone(), *number),
             Edit::Bucket { id, end } => drop(self.buckets.insert(*id, *end)),
             Edit::DropBucket(id) => drop(self.buckets.remove(id)),
             Edit::File(id, listed) => drop(self.files.insert(*id, *listed)),
@@ -337,7 +349,7 @@ fn read(database: &Database) -> Result<Contents, redb::Error> {
     }
     for row in transaction.open_table(SCOPES)?.iter()? {
         let (name, number) = row?;
-        contents.scopes.insert(name.value().into(), number.value());
+        contents.add_scope(name.value().into(), number.value());
     }
     for row in transaction.open_table(BUCKETS)?.iter()? {
         let (id, end) = row?;
@@ -360,7 +372,7 @@ fn read(database: &Database) -> Result<Contents, redb::Error> {
     Ok(contents)
 }
 
-const ALL_META: [Meta; 13] = [
+const ALL_META: [Meta; 15] = [
     Meta::Format,
     Meta::Seed,
     Meta::Era,
@@ -368,6 +380,8 @@ const ALL_META: [Meta; 13] = [
     Meta::Durable,
     Meta::StoreTime,
     Meta::WallTime,
+    Meta::AboveStoreTime,
+    Meta::AboveWallTime,
     Meta::NextFile,
     Meta::NextSegment,
     Meta::NextBucket,

@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
+use crate::stamp::{Stamp, Stamps};
+
 /// Where a store reads the time.
 ///
 /// A store takes the wall clock once, when it opens, and then goes forward with
@@ -125,10 +127,11 @@ impl Time {
     /// Later than every moment a store lives to see.
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
-    /// The wall clock's reading as a moment; the last or first one where it does not fit.
+    /// The wall clock's reading as the first moment of a store; the first or middle one of all
+    /// where it is before or after, so that there is time to come whatever the clock says.
     pub(crate) fn from_wall(wall: SystemTime) -> Self {
         match wall.duration_since(SystemTime::UNIX_EPOCH) {
-            Ok(since) => Self(nanos(since).min(u64::MAX - 1)),
+            Ok(since) => Self(nanos(since).min(u64::MAX / 2)),
             Err(_) => Self(0),
         }
     }
@@ -154,6 +157,7 @@ pub(crate) struct Timeline {
     clock: Arc<dyn Clock>,
     start: Time,
     start_elapsed: Duration,
+    opened: Stamps,
 }
 
 impl fmt::Debug for Timeline {
@@ -163,10 +167,16 @@ impl fmt::Debug for Timeline {
 }
 
 impl Timeline {
-    /// A timeline that stands at `start` now.
-    pub(crate) fn starting_at(start: Time, clock: Arc<dyn Clock>) -> Self {
+    /// A timeline that goes on from `before` and stands at `start` now.
+    pub(crate) fn starting_at(start: Time, before: Stamps, clock: Arc<dyn Clock>) -> Self {
         let start_elapsed = clock.elapsed();
-        Self { clock, start, start_elapsed }
+        let opened = before.then(Stamp::new(start, clock.wall()));
+        Self { clock, start, start_elapsed, opened }
+    }
+
+    /// What the next open is to go on from.
+    pub(crate) fn stamps(&self) -> Stamps {
+        self.opened.later(Stamp::new(self.now(), self.clock.wall()))
     }
 
     /// The present moment.
@@ -211,7 +221,9 @@ mod tests {
     #[test]
     fn a_wall_step_does_not_move_the_timeline() {
         let clock = ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000));
-        let line = Timeline::starting_at(Time::from_wall(clock.wall()), Arc::new(clock.clone()));
+        let start = Time::from_wall(clock.wall());
+        let stamps = Stamps { last: Stamp::new(start, clock.wall()), above: None };
+        let line = Timeline::starting_at(start, stamps, Arc::new(clock.clone()));
         let before = line.now();
         clock.step_wall(-500);
         assert_eq!(line.now(), before);

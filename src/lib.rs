@@ -60,6 +60,7 @@ mod sabotage;
 mod scope;
 #[cfg(feature = "simulation")]
 pub mod simulation;
+mod stamp;
 mod stats;
 mod store;
 mod timestamp;

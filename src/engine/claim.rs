@@ -107,10 +107,10 @@ impl Ask {
         engine.durability(self.durability)
     }
 
-    /// Memory that the claim will count for.
-    fn cost(&self) -> usize {
+    /// Memory that the claim will count for, where responses longer than `most` are omitted.
+    fn cost(&self, most: usize) -> usize {
         let response = match &self.purpose {
-            Purpose::Claim { response: Some(response), .. } => response.len(),
+            Purpose::Claim { response: Some(response), .. } if response.len() <= most => response.len(),
             _ => 0,
         };
         cost_of_claim(self.key.bytes.len() + self.entity_len(), response)
@@ -256,7 +256,7 @@ impl Engine {
         {
             return Ok(wait);
         }
-        match self.no_room(ask.cost(), patience)? {
+        match self.no_room(ask.cost(self.options.max_response_len), patience)? {
             Some(wait) => Ok(Step::Wait(wait)),
             None => self.grant(ask, patience, locked, now, &past, &mark),
         }

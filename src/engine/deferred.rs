@@ -95,8 +95,10 @@ impl Engine {
             };
             Some(StoredRecord { key: bytes, purge_at, body: Body::Released(released) }.to_bytes())
         });
-        let mark =
-            holder.zip(order).and_then(|(attempt, order)| mark_taken_back(&mut locked, attempt, order));
+        let limit = self.options.max_key_len;
+        let mark = holder
+            .zip(order)
+            .and_then(|(attempt, order)| mark_taken_back(&mut locked, attempt, order, limit));
         let records: Vec<&[u8]> = released.iter().chain(&mark).map(Vec::as_slice).collect();
         if records.is_empty() {
             return Ok(false);
@@ -127,8 +129,14 @@ impl Engine {
     }
 }
 
-/// The record that puts a mark back to what it was before a claim.
-fn mark_taken_back(locked: &mut Locked<'_>, attempt: &Attempt, order: &Order) -> Option<Vec<u8>> {
+/// The record that puts a mark back to what it was before a claim. An id longer than today's `limit`
+/// cannot come again, so that it set the mark is not needed, and may not fit into a frame.
+fn mark_taken_back(
+    locked: &mut Locked<'_>,
+    attempt: &Attempt,
+    order: &Order,
+    limit: usize,
+) -> Option<Vec<u8>> {
     let entry = locked.second().find(&order.entity)?;
     let State::Settled { record, undelivered: Some(holder) } = &entry.state else { return None };
     if holder.token != attempt.token {
@@ -137,7 +145,10 @@ fn mark_taken_back(locked: &mut Locked<'_>, attempt: &Attempt, order: &Order) ->
     let purge_at = StoredRecord::decode(record)?.purge_at;
     let before = order.mark_before.as_deref().and_then(StoredRecord::decode);
     let body = match before.map(|record| record.body) {
-        Some(Body::Mark(mark)) => Body::Mark(Mark { restored: true, ..mark }),
+        Some(Body::Mark(mark)) => {
+            let setter = mark.setter.filter(|setter| setter.len() <= limit);
+            Body::Mark(Mark { restored: true, setter, ..mark })
+        }
         _ => Body::Tombstone,
     };
     Some(StoredRecord { key: &order.entity.bytes, purge_at, body }.to_bytes())

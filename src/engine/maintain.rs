@@ -6,11 +6,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::claim::released_record;
 use super::drive::{Patience, Wait};
-use super::open::JOURNAL_DIR;
+use super::open::{JOURNAL_DIR, stamp_edits};
 use super::{Engine, Phase as EnginePhase};
 use crate::catalog::{Catalog, CommitError, Edit, Meta};
 use crate::clock::Time;
@@ -136,7 +136,8 @@ impl Engine {
         if bytes > flush {
             self.work.kick();
         }
-        let full = if bytes + cost > stall {
+        // One that is larger than all there is must not wait for ever: a flush makes way for it.
+        let full = if bytes + cost.min(stall - flush) > stall {
             Error::Full { limit: Some(self.options.memory_limit as u64), what: "the memory for claims" }
         } else {
             match self.options.disk_limit {
@@ -416,8 +417,7 @@ impl Engine {
 
     /// The pair of store time and wall time, to go on from at the next open.
     pub(super) fn clock_edits(&self) -> Vec<Edit> {
-        let mapping = self.timeline.mapping();
-        vec![Edit::Meta(Meta::StoreTime, mapping.now.0), Edit::Meta(Meta::WallTime, wall_bits(mapping.wall))]
+        stamp_edits(self.timeline.stamps())
     }
 
     fn stamp_clock(&self) {
@@ -502,13 +502,4 @@ fn is_undelivered(entry: &Entry) -> bool {
         State::Settled { undelivered: Some(attempt), .. } => attempt.is_undelivered(),
         _ => false,
     }
-}
-
-/// Nanoseconds since 1970 in two's complement, saturating.
-pub(super) fn wall_bits(wall: SystemTime) -> u64 {
-    let nanos = match wall.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
-        Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),
-    };
-    nanos.cast_unsigned()
 }

@@ -196,7 +196,7 @@ impl Engine {
         }
         let mut number = 0;
         let committed = self.catalog.commit_with(|contents| {
-            number = contents.scopes.values().max().map_or(1, |last| last + 1);
+            number = contents.last_scope + 1;
             vec![Edit::Scope(name.into(), number)]
         });
         match committed {

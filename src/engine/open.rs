@@ -18,7 +18,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 
 use super::handover::Handover;
-use super::maintain::{FlushHistory, Hold, SegmentPool, wall_bits};
+use super::maintain::{FlushHistory, Hold, SegmentPool};
 use super::work::Work;
 use super::{Counters, Engine, Life, TOKEN_BITS};
 use crate::catalog::{CATALOG_FILE, Catalog, Contents, Edit, FORMAT, Meta};
@@ -30,10 +30,11 @@ use crate::journal::segment::Segment;
 use crate::journal::{AppendError, Haste, Journal, Room};
 use crate::key::{Key, KeyHasher};
 use crate::live::{LiveMap, State};
-use crate::options::{Downtime, Options};
+use crate::options::{Downtime, LONGEST_WINDOW, Options};
 use crate::record::{Body, Released, StoredRecord};
 use crate::runs::{FlushError, RunStore};
 use crate::sabotage::{self, Break};
+use crate::stamp::{Stamp, Stamps};
 
 pub(crate) const JOURNAL_DIR: &str = "journal";
 const RUNS_DIR: &str = "runs";
@@ -41,8 +42,12 @@ const RUNS_DIR: &str = "runs";
 /// Tokens grow with every opening, and have this many.
 const MOST_OPENINGS: u64 = 1 << (u64::BITS - TOKEN_BITS);
 
-/// How long nothing is removed after the clock has jumped by more than a window.
+/// How long nothing is removed after the clock has jumped by more than the largest window.
 const HOLD: Duration = Duration::from_secs(600);
+
+/// A jump at open need go no further: by then everything has expired that ever will. A wild clock
+/// then leaves time to come.
+const FURTHEST_JUMP: Duration = LONGEST_WINDOW.saturating_add(HOLD);
 
 impl Engine {
     /// Recovers the store in a directory, whose lock the caller holds.
@@ -81,11 +86,14 @@ impl Engine {
             disk.remove(path).map_err(|error| Error::io(path, error))?;
         }
 
-        let (start, hold) = match superseded {
-            Some(engine) => (engine.now().max(latest), engine.hold),
-            None => start_time(&options, &contents, latest),
+        let (before, start, hold) = if let Some(engine) = superseded {
+            (engine.timeline.stamps(), engine.now().max(latest), engine.hold)
+        } else {
+            let stamps = stored_stamps(&contents);
+            let start = start_time(&options, stamps, latest);
+            (stamps, start, hold_after(stamps.last.time, start, &options, &live, &runs))
         };
-        let timeline = Timeline::starting_at(start, Arc::clone(&options.clock));
+        let timeline = Timeline::starting_at(start, before, Arc::clone(&options.clock));
         let orphans = adopt_orphans(&live, known.released, start);
 
         let mut pool = segment_pool(&contents, &replayed);
@@ -190,12 +198,9 @@ fn set_up(catalog: &Catalog, dir: &Path, options: &Options, fresh: bool) -> Resu
         return Err(Error::corrupt(&dir.join(CATALOG_FILE), 0, what));
     }
     let wall = options.clock.wall();
-    let edits = vec![
-        Edit::Meta(Meta::Format, FORMAT.into()),
-        Edit::Meta(Meta::Seed, options.disk.random()),
-        Edit::Meta(Meta::StoreTime, Time::from_wall(wall).0),
-        Edit::Meta(Meta::WallTime, wall_bits(wall)),
-    ];
+    let mut edits = stamp_edits(Stamps { last: Stamp::new(Time::from_wall(wall), wall), above: None });
+    edits.push(Edit::Meta(Meta::Format, FORMAT.into()));
+    edits.push(Edit::Meta(Meta::Seed, options.disk.random()));
     catalog.commit(edits).map_err(|error| FlushError::Catalog(error).into())
 }
 
@@ -215,21 +220,55 @@ fn open_segments(
     in_use.map(|(&file_id, &(ordinal, epoch))| Segment::open(disk, dir, file_id, ordinal, epoch)).collect()
 }
 
-/// Where the timeline goes on, and whether that is a jump.
-fn start_time(options: &Options, contents: &Contents, latest: Time) -> (Time, Option<Hold>) {
-    let stored = Time(contents.meta(Meta::StoreTime));
-    let stored_wall = contents.meta(Meta::WallTime).cast_signed();
-    let wall = wall_bits(options.clock.wall()).cast_signed();
-    let moved = u64::try_from(i128::from(wall) - i128::from(stored_wall)).unwrap_or(0);
-    let moved = Duration::from_nanos(moved);
-    let moved = match options.downtime {
-        Downtime::Counts => moved,
-        Downtime::Pauses { at_most } => moved.min(at_most),
+fn stored_stamps(contents: &Contents) -> Stamps {
+    let stamp =
+        |time, wall| Stamp { time: Time(contents.meta(time)), wall: contents.meta(wall).cast_signed() };
+    Stamps::new(stamp(Meta::StoreTime, Meta::WallTime), stamp(Meta::AboveStoreTime, Meta::AboveWallTime))
+}
+
+pub(super) fn stamp_edits(stamps: Stamps) -> Vec<Edit> {
+    let above = stamps.above.unwrap_or(stamps.last);
+    vec![
+        Edit::Meta(Meta::StoreTime, stamps.last.time.0),
+        Edit::Meta(Meta::WallTime, stamps.last.wall.cast_unsigned()),
+        Edit::Meta(Meta::AboveStoreTime, above.time.0),
+        Edit::Meta(Meta::AboveWallTime, above.wall.cast_unsigned()),
+    ]
+}
+
+/// Where the timeline goes on.
+fn start_time(options: &Options, stamps: Stamps, latest: Time) -> Time {
+    let most = match options.downtime {
+        Downtime::Counts => FURTHEST_JUMP,
+        Downtime::Pauses { at_most } => at_most.min(FURTHEST_JUMP),
     };
+    let wall = Stamp::new(Time(0), options.clock.wall()).wall;
     // Never before what the log has seen: time does not go back.
-    let start = stored.after(moved).max(latest);
-    let jumped = start.since(stored) > options.window;
-    (start, jumped.then(|| Hold { until: start.after(HOLD), before: stored }))
+    stamps.resume(wall, most).max(latest)
+}
+
+/// What to hold on to after a jump past the largest window: the store's, or that of whichever key
+/// has the longest to live.
+fn hold_after(stored: Time, start: Time, options: &Options, live: &LiveMap, runs: &RunStore) -> Option<Hold> {
+    if start.since(stored) <= options.window {
+        return None;
+    }
+    let last = last_expiry(live).max(runs.current().last_expiry());
+    (start >= last).then(|| Hold { until: start.after(HOLD), before: stored })
+}
+
+/// When the last completed key in memory expires.
+fn last_expiry(live: &LiveMap) -> Time {
+    let mut last = Time(0);
+    for shard in live.shards() {
+        for entry in shard.lock().entries() {
+            let State::Settled { record, .. } = &entry.state else { continue };
+            if let Some(Body::Done(done)) = StoredRecord::decode(record).map(|record| record.body) {
+                last = last.max(done.expires_at);
+            }
+        }
+    }
+    last
 }
 
 /// Makes orphans of the claims in progress that the log left, drops what runs hold already, and
@@ -282,13 +321,9 @@ fn segment_pool(contents: &Contents, replayed: &Replayed) -> SegmentPool {
 /// Records that the store was opened: a new era of tokens, the clock, and that segments which hold
 /// nothing of the log are free, so that none is begun under an epoch it was used with.
 fn commit_open(catalog: &Catalog, replayed: &Replayed, timeline: &Timeline, era: u64) -> Result<()> {
-    let mapping = timeline.mapping();
-    let mut edits = vec![
-        Edit::Meta(Meta::Era, era),
-        Edit::Meta(Meta::Orphans, 0),
-        Edit::Meta(Meta::StoreTime, mapping.now.0),
-        Edit::Meta(Meta::WallTime, wall_bits(mapping.wall)),
-    ];
+    let mut edits = stamp_edits(timeline.stamps());
+    edits.push(Edit::Meta(Meta::Era, era));
+    edits.push(Edit::Meta(Meta::Orphans, 0));
     let free = |segment: &Segment| Edit::Segment { file_id: segment.file_id, ordinal: 0, epoch: 0 };
     edits.extend(replayed.unused.iter().map(free));
     catalog.commit(edits).map_err(|error| FlushError::Catalog(error).into())

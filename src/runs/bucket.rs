@@ -65,46 +65,86 @@ fn end_for(purge_at: Time, now: Time) -> Time {
     Time(purge_at.0.checked_next_multiple_of(width).unwrap_or(u64::MAX - 1).min(u64::MAX - 1))
 }
 
+/// A bucket whose files go over into another one, which ends later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fold {
+    pub(crate) from: u64,
+    pub(crate) into: u64,
+    pub(crate) end: Time,
+}
+
 /// Chooses a bucket for each record of a flush.
 #[derive(Debug)]
 pub(crate) struct Placement {
     by_end: BTreeMap<Time, u64>,
     next_id: u64,
     now: Time,
+    folds: Vec<Fold>,
 }
 
 impl Placement {
     pub(crate) fn new(buckets: &[Bucket], next_id: u64, now: Time) -> Self {
         let by_end = buckets.iter().map(|bucket| (bucket.end, bucket.id)).collect();
-        Self { by_end, next_id, now }
+        Self { by_end, next_id, now, folds: Vec::new() }
     }
 
-    /// The bucket for a record; beyond [`MAX_BUCKETS`] the next later one there is, or the last one,
-    /// which then ends later.
+    /// The bucket for a record. Beyond [`MAX_BUCKETS`] the two that lie closest together, for the
+    /// time that is left to them, become one: nothing is kept much longer than it must be.
     pub(crate) fn place(&mut self, purge_at: Time) -> u64 {
         let end = end_for(purge_at, self.now);
         if let Some(&id) = self.by_end.get(&end) {
             return id;
         }
-        if self.by_end.len() >= MAX_BUCKETS && end != Time::NEVER {
-            if let Some((_, &id)) = self.by_end.range(end..Time::NEVER).next() {
-                return id;
-            }
-            if let Some((&last, &id)) = self.by_end.range(..Time::NEVER).next_back() {
-                self.by_end.remove(&last);
-                self.by_end.insert(end, id);
-                return id;
-            }
+        if self.by_end.len() < MAX_BUCKETS || end == Time::NEVER {
+            return self.add(end);
         }
+        let (earlier, later) = self.closest(end);
+        let earlier_id = self.by_end.get(&earlier).copied();
+        let later_id = self.by_end.get(&later).copied();
+        match (earlier_id, later_id) {
+            (None, Some(into)) => into,
+            (Some(from), into) => {
+                self.by_end.remove(&earlier);
+                let id = self.add(end);
+                let into = into.unwrap_or(id);
+                self.folds.push(Fold { from, into, end: later });
+                id
+            }
+            (None, None) => self.add(end),
+        }
+    }
+
+    fn add(&mut self, end: Time) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         self.by_end.insert(end, id);
         id
     }
 
-    /// The end of each bucket, and the next free id.
-    pub(crate) fn finish(self) -> (BTreeMap<u64, Time>, u64) {
-        (self.by_end.into_iter().map(|(end, id)| (id, end)).collect(), self.next_id)
+    /// The two neighbouring ends, with a new one among them, of which waiting for the later adds
+    /// least to what is left until the earlier.
+    fn closest(&self, new: Time) -> (Time, Time) {
+        let mut ends: Vec<Time> = self.by_end.range(..Time::NEVER).map(|(&end, _)| end).collect();
+        ends.insert(ends.partition_point(|end| *end < new), new);
+        let left = |end: Time| u128::from(end.0.saturating_sub(self.now.0));
+        let mut closest = (Time(0), Time::NEVER);
+        for pair in ends.windows(2) {
+            let pair = (pair[0], pair[1]);
+            if left(pair.1) * left(closest.0) < left(closest.1) * left(pair.0) || closest.0 == Time(0) {
+                closest = pair;
+            }
+        }
+        closest
+    }
+
+    /// The bucket that a place became by what was folded after it.
+    pub(crate) fn resolve(&self, id: u64) -> u64 {
+        self.folds.iter().fold(id, |id, fold| if fold.from == id { fold.into } else { id })
+    }
+
+    /// The end of each bucket, what is folded, in order, and the next free id.
+    pub(crate) fn finish(self) -> (BTreeMap<u64, Time>, Vec<Fold>, u64) {
+        (self.by_end.into_iter().map(|(end, id)| (id, end)).collect(), self.folds, self.next_id)
     }
 }
 
@@ -134,8 +174,10 @@ mod tests {
             let mut placement = Placement::new(&[], 1, Time(now));
             let placed: Vec<_> =
                 lives.iter().map(|left| (now + left, placement.place(Time(now + left)))).collect();
-            let (ends, _) = placement.finish();
+            let placed: Vec<_> = placed.into_iter().map(|(at, id)| (at, placement.resolve(id))).collect();
+            let (ends, folds, _) = placement.finish();
             prop_assert!(ends.len() <= MAX_BUCKETS);
+            prop_assert!(folds.iter().all(|fold| !ends.contains_key(&fold.from)));
             for (purge_at, id) in placed {
                 prop_assert!(ends[&id] >= Time(purge_at));
             }
@@ -152,6 +194,22 @@ mod tests {
         }
         let count = placement.finish().0.len();
         assert!((20..=26).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn short_lives_are_not_put_to_the_long_ones_when_there_are_too_many() {
+        let mut placement = Placement::new(&[], 1, Time(0));
+        let places: Vec<_> =
+            (0..2_000).map(|day| placement.place(Time((40 + day) * 86_400 * SECOND))).collect();
+        for minutes in [1, 2, 4, 60] {
+            let life = Time(minutes * NARROWEST);
+            let short = placement.place(life);
+            assert!(places.iter().all(|&long| placement.resolve(long) != short));
+            assert_eq!(placement.by_end.first_key_value(), Some((&end_for(life, Time(0)), &short)));
+            placement.by_end.pop_first();
+        }
+        let ends: Vec<_> = placement.by_end.keys().collect();
+        assert!(ends.windows(2).all(|pair| pair[1].0 < pair[0].0 / 2 * 3), "evenly, for the time left");
     }
 
     #[test]

@@ -63,6 +63,12 @@ impl RunSet {
         self.runs(now).map(live).sum()
     }
 
+    /// When the last completed key expires.
+    pub(crate) fn last_expiry(&self) -> Time {
+        let runs = self.buckets.iter().flat_map(|bucket| &bucket.runs);
+        runs.map(|run| run.summary().last_expiry).max().unwrap_or_default()
+    }
+
     /// Bytes of the indexes and filters in memory.
     pub(crate) fn memory(&self) -> usize {
         self.buckets.iter().flat_map(|bucket| &bucket.runs).map(|run| run.memory()).sum()

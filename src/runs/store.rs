@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::bucket::{Bucket, Placement};
+use super::bucket::{Bucket, Fold, Placement};
 use super::files::FileCache;
 use super::merge::merge;
 use super::responses::{ResponseFile, ResponseWriter};
@@ -59,6 +59,7 @@ struct Written {
     runs: Vec<(u64, Arc<Run>)>,
     responses: Vec<(u64, Arc<ResponseFile>)>,
     ends: BTreeMap<u64, Time>,
+    folds: Vec<Fold>,
     next_bucket: u64,
 }
 
@@ -180,16 +181,20 @@ impl RunStore {
         states.sort_unstable_by(|a, b| {
             a.hash.cmp(&b.hash).then_with(|| key_of(&a.record).cmp(key_of(&b.record)))
         });
-        let mut by_bucket: BTreeMap<u64, Vec<Flushed>> = BTreeMap::new();
+        let mut placed = Vec::with_capacity(states.len());
         for state in states {
             let record = StoredRecord::decode(&state.record);
             let purge_at = record.map_or(Time::NEVER, |record| record.purge_at);
             if purge_at > removal {
-                by_bucket.entry(placement.place(purge_at)).or_default().push(state);
+                placed.push((placement.place(purge_at), state));
             }
         }
-        let (ends, next_bucket) = placement.finish();
-        let mut written = Written { runs: Vec::new(), responses: Vec::new(), ends, next_bucket };
+        let mut by_bucket: BTreeMap<u64, Vec<Flushed>> = BTreeMap::new();
+        for (id, state) in placed {
+            by_bucket.entry(placement.resolve(id)).or_default().push(state);
+        }
+        let (ends, folds, next_bucket) = placement.finish();
+        let mut written = Written { runs: Vec::new(), responses: Vec::new(), ends, folds, next_bucket };
         let mut records = 0;
         for (bucket, states) in by_bucket {
             records += states.len() as u64;
@@ -279,6 +284,9 @@ impl RunStore {
         let mut added = 0;
         edits.push(Edit::Meta(Meta::NextFile, self.next_file.load(Ordering::Relaxed)));
         edits.push(Edit::Meta(Meta::NextBucket, written.next_bucket));
+        for fold in &written.folds {
+            fold_bucket(&mut set, *fold, &mut edits);
+        }
         let touched = written.runs.iter().map(|(bucket, _)| *bucket);
         for id in touched.clone() {
             // Only a later end: another flush may have raised it meanwhile.
@@ -461,6 +469,27 @@ fn bucket_mut(set: &mut RunSet, id: u64, end: Time) -> &mut Bucket {
         set.buckets.len() - 1
     });
     &mut set.buckets[place]
+}
+
+/// Moves a bucket's files into another one, unless it has expired meanwhile.
+fn fold_bucket(set: &mut RunSet, fold: Fold, edits: &mut Vec<Edit>) {
+    let Some(place) = set.buckets.iter().position(|bucket| bucket.id == fold.from) else { return };
+    let from = set.buckets.swap_remove(place);
+    let into = bucket_mut(set, fold.into, fold.end);
+    into.end = into.end.max(fold.end);
+    edits.push(Edit::Bucket { id: into.id, end: into.end.0 });
+    let bucket = into.id;
+    for run in from.runs {
+        let bytes = run.summary().bytes;
+        edits.push(Edit::File(run.id(), Listed { kind: FileKind::Run, bucket, bytes }));
+        into.runs.push(run);
+    }
+    for file in from.responses {
+        let bytes = file.bytes();
+        edits.push(Edit::File(file.id(), Listed { kind: FileKind::Responses, bucket, bytes }));
+        into.responses.push(file);
+    }
+    edits.push(Edit::DropBucket(from.id));
 }
 
 /// The response of a record that is too long to lie in a run.

@@ -9,6 +9,7 @@ use crate::ops::{Ask, Door, Ending, Shut};
 use crate::run::{Checked, Live, Run};
 use crate::seen::{At, Seen, done, settled};
 use crate::verdict::End;
+use crate::world::Moment;
 use oncedb::{Downtime, Durability, Store};
 use std::time::Duration;
 
@@ -89,22 +90,22 @@ impl Run {
         if now != self.model.at.now {
             return Err(format!("the store's time is {:?} at {:?}", At(now), self.model.at));
         }
-        self.recovered(false, now);
+        let last = [self.model.at];
+        self.recovered(false, &last, now);
         self.waits.iter_mut().for_each(|waiting| waiting.old = true);
         self.survey()
     }
 
-    /// How far the store's time moves by while it is closed and the wall clock moves.
-    fn moved(&self, wall: i64) -> i64 {
-        wall.max(0).min(self.pauses.unwrap_or(i64::MAX))
+    /// When a store may go on whose last stamp was this one.
+    fn goes_on_at(&self, last: Moment) -> impl Iterator<Item = i64> {
+        self.model.goes_on_at(last, self.pauses.unwrap_or(i64::MAX))
     }
 
     /// After a power cut the store goes on from the last time that it wrote down.
     fn times_after_a_power_cut(&self) -> (i64, i64) {
-        let wall = self.model.at.wall;
-        let starts = self.model.readings.iter().map(|at| at.now + self.moved(wall - at.wall));
+        let starts: Vec<i64> = self.model.readings.iter().flat_map(|&at| self.goes_on_at(at)).collect();
         let latest = self.model.readings.iter().map(|at| at.now).max().unwrap_or(0);
-        (starts.clone().min().unwrap_or(0), starts.max().unwrap_or(0).max(latest))
+        (starts.iter().copied().min().unwrap_or(0), starts.into_iter().max().unwrap_or(0).max(latest))
     }
 
     pub fn restart(&mut self, shut: Shut, away: u16, step: i16, deploy: u8) -> Checked {
@@ -125,11 +126,10 @@ impl Run {
         if let Shut::PowerCut | Shut::TwoPowerCuts = shut {
             self.check_recovery(now)?;
         } else {
-            let moved = self.moved(self.model.at.wall - closed_at.wall);
-            if now != closed_at.now + moved {
+            if !self.goes_on_at(closed_at).any(|at| at == now) {
                 return Err(format!("the store's time is {:?}, closed at {closed_at:?}", At(now)));
             }
-            self.model.opened(now);
+            self.model.opened(&[closed_at], now);
         }
         if shut == Shut::TwoPowerCuts {
             self.cut_power()?;
@@ -144,13 +144,14 @@ impl Run {
         if !(least..=most).contains(&now) {
             return Err(format!("the store's time is {:?}, not {:?} to {:?}", At(now), At(least), At(most)));
         }
-        self.recovered(true, now);
+        let last = self.model.readings.clone();
+        self.recovered(true, &last, now);
         Ok(())
     }
 
-    fn recovered(&mut self, power_cut: bool, now: i64) {
+    fn recovered(&mut self, power_cut: bool, last: &[Moment], now: i64) {
         self.model.recover(power_cut, now);
-        self.model.opened(now);
+        self.model.opened(last, now);
     }
 
     fn close(&mut self, shut: Shut) -> Checked {

@@ -15,12 +15,14 @@ pub struct Model {
     pub at: Moment,
     /// Every reading of the clock since the store was opened.
     pub readings: Vec<Moment>,
+    /// The moment before the wall clock went back, as the store may have known it when it was opened.
+    above: Vec<Option<Moment>>,
 }
 
 impl Model {
     pub fn new() -> Self {
         let at = Moment { now: 0, wall: 0 };
-        Self { worlds: vec![World::default()], behind: Vec::new(), at, readings: vec![at] }
+        Self { worlds: vec![World::default()], behind: Vec::new(), at, readings: vec![at], above: vec![None] }
     }
 
     /// Keeps the worlds in which `seen` is one of the answers. Haze over `ids` would show.
@@ -171,8 +173,32 @@ impl Model {
         self.durable();
     }
 
-    /// The store is open from here on, at this time.
-    pub fn opened(&mut self, now: i64) {
+    /// The times at which a store goes on whose last stamp was this one: from there, or if the wall
+    /// clock went back and has come past that again, from before it did. At most `most` counts.
+    pub fn goes_on_at(&self, last: Moment, most: i64) -> impl Iterator<Item = i64> {
+        let wall = self.at.wall;
+        self.above_at(last).map(move |above| {
+            let from = above.filter(|above| above.wall <= wall).unwrap_or(last);
+            (from.now + (wall - from.wall).clamp(0, most)).max(last.now)
+        })
+    }
+
+    /// The lowest wall times above this moment's that the store may know.
+    fn above_at(&self, at: Moment) -> impl Iterator<Item = Option<Moment>> {
+        let opened = self.readings[0];
+        // Had nobody touched the clock.
+        let untouched = Moment { now: at.now, wall: opened.wall + (at.now - opened.now) };
+        self.above.iter().map(move |&above| lowest([above, Some(untouched)], at.wall))
+    }
+
+    /// The store is open from here on, at this time; its last stamp before was one of these.
+    pub fn opened(&mut self, last: &[Moment], now: i64) {
+        let wall = self.at.wall;
+        let above = last.iter().flat_map(|&last| self.above_at(last).map(move |above| [above, Some(last)]));
+        let mut above: Vec<_> = above.map(|known| lowest(known, wall)).collect();
+        above.sort_unstable();
+        above.dedup();
+        self.above = above;
         self.at.now = now;
         self.readings = vec![self.at];
         unique(&mut self.worlds);
@@ -210,6 +236,11 @@ impl World {
         let ids: Vec<_> = self.ids.iter().filter(|(key, _)| key.1 < FIRST_FILLER).collect();
         format!("{ids:?}, marks {:?}", self.marks)
     }
+}
+
+/// The one of the lowest wall time above `wall`.
+fn lowest(known: [Option<Moment>; 2], wall: i64) -> Option<Moment> {
+    known.into_iter().flatten().filter(|above| above.wall > wall).min_by_key(|above| above.wall)
 }
 
 fn unique(worlds: &mut Vec<World>) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub const NEVER: i64 = i64::MAX;
 
 /// The store's time, and the wall clock's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     pub now: i64,
     pub wall: i64,
