@@ -144,8 +144,8 @@ impl Run {
         if !(least..=most).contains(&now) {
             return Err(format!("the store's time is {:?}, not {:?} to {:?}", At(now), At(least), At(most)));
         }
-        let last = self.model.readings.clone();
-        self.recovered(true, &last, now);
+        let readings = self.model.readings.clone();
+        self.recovered(true, &readings, now);
         Ok(())
     }
 
