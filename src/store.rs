@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-
-use parking_lot::{Mutex, RwLock};
 
 use crate::disk::Lock;
 use crate::engine::batch::Batch;
@@ -20,6 +17,8 @@ use crate::pending::{Pending, on_thread};
 use crate::request::{Request, begun, claimed};
 use crate::scope::{Scope, ScopeCore};
 use crate::stats::{Maintenance, Stats};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, RwLock};
 
 const LOCK_FILE: &str = "lock";
 

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::thread;
 
 use super::claim::released_record;
 use super::{Engine, Phase as EnginePhase};
@@ -13,6 +12,7 @@ use crate::journal::{Haste, Lead, Room};
 use crate::live::attempt::wake;
 use crate::live::{Phase, State};
 use crate::runs::FlushError;
+use crate::sync::thread;
 
 impl Engine {
     /// Ends the store: claims in progress become orphans, everything is flushed and durable.

@@ -23,9 +23,6 @@ mod work;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-
-use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::{Catalog, Edit};
 use crate::clock::{Time, Timeline, WallMapping};
@@ -35,6 +32,8 @@ use crate::key::{Key, KeyHasher, Kind};
 use crate::live::{Attempt, LiveMap};
 use crate::options::{Durability, Options};
 use crate::runs::{FlushError, RunStore};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use crate::sync::{Mutex, RwLock, thread};
 
 pub(crate) use claim::{Ask, Verdict};
 use handover::Handover;
@@ -68,7 +67,7 @@ pub(crate) struct Engine {
     gate: RwLock<()>,
     leased: Mutex<Vec<Arc<Attempt>>>,
     failure_announced: AtomicBool,
-    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
     pub(crate) counters: Counters,
     pub(crate) orphans_found: u64,
 }

@@ -11,11 +11,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::thread;
 use std::time::Duration;
-
-use parking_lot::{Mutex, RwLock};
 
 use super::handover::Handover;
 use super::maintain::{FlushHistory, Hold, SegmentPool};
@@ -35,6 +31,8 @@ use crate::record::{Body, Released, StoredRecord};
 use crate::runs::{FlushError, RunStore};
 use crate::sabotage::{self, Break};
 use crate::stamp::{Stamp, Stamps};
+use crate::sync::atomic::{AtomicBool, AtomicU64};
+use crate::sync::{Mutex, RwLock, thread};
 
 pub(crate) const JOURNAL_DIR: &str = "journal";
 const RUNS_DIR: &str = "runs";
