@@ -5,3 +5,6 @@ compile_error!("these tests want `--cfg shuttle`: run cargo from tests/races, wh
 
 #[path = "../harness.rs"]
 mod harness;
+
+mod claims;
+mod common;
