@@ -18,7 +18,8 @@ use crate::request::{Request, begun, claimed};
 use crate::scope::{Scope, ScopeCore};
 use crate::stats::{Maintenance, Stats};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, RwLock};
+use crate::sync::thread::{self, ThreadId};
+use crate::sync::{Condvar, Mutex, RwLock};
 
 const LOCK_FILE: &str = "lock";
 
@@ -52,9 +53,27 @@ pub(crate) struct Inner {
     options: Options,
     engine: RwLock<Arc<Engine>>,
     closed: AtomicBool,
-    /// Held over closing and reopening; the lock on the directory while the store is open.
-    lifecycle: Mutex<Option<Box<dyn Lock>>>,
+    lifecycle: Mutex<Lifecycle>,
+    /// Somebody has closed or reopened.
+    turn_over: Condvar,
     scopes: Mutex<HashMap<Box<str>, ScopeSlot>>,
+}
+
+struct Lifecycle {
+    /// Who closes or reopens, one at a time.
+    turn: Option<ThreadId>,
+    /// The lock on the directory while the store is open.
+    lock: Option<Box<dyn Lock>>,
+}
+
+/// The right to close or reopen.
+struct Turn<'a>(&'a Inner);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.lifecycle.lock().turn = None;
+        self.0.turn_over.notify_all();
+    }
 }
 
 /// What is known of a scope by its name.
@@ -78,23 +97,51 @@ impl Inner {
         Ok(Arc::clone(&self.engine.read()))
     }
 
-    fn close(&self) -> Result<()> {
+    /// Waits for the turn to close or reopen. `None` for a waker that whoever has it runs on this thread
+    /// or on one of the engine's, which it waits for: `leaving` is what such a caller leaves behind.
+    fn turn(&self, leaving: impl FnOnce()) -> Option<Turn<'_>> {
+        let this = thread::current().id();
+        let own = self.engine.read().is_own_thread(this);
         let mut lifecycle = self.lifecycle.lock();
+        while let Some(other) = lifecycle.turn {
+            if own || other == this {
+                leaving();
+                return None;
+            }
+            self.turn_over.wait(&mut lifecycle);
+        }
+        lifecycle.turn = Some(this);
+        drop(lifecycle);
+        Some(Turn(self))
+    }
+
+    fn close(&self) -> Result<()> {
+        // A reopening under way closes what was marked so.
+        let Some(_turn) = self.turn(|| self.closed.store(true, Ordering::Release)) else { return Ok(()) };
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         let engine = Arc::clone(&self.engine.read());
         let result = if engine.is_superseded() { Ok(()) } else { engine.close() };
-        *lifecycle = None;
+        self.unlock();
         result
     }
 
+    fn unlock(&self) {
+        let lock = self.lifecycle.lock().lock.take();
+        drop(lock);
+    }
+
     fn reopen(&self) -> Result<()> {
-        let _lifecycle = self.lifecycle.lock();
+        let Some(_turn) = self.turn(|| ()) else { return self.check_open() };
         let old = self.engine()?;
         // Nothing of the old engine may touch a file once the new one reads them.
         if !old.is_superseded() {
             old.abandon();
+        }
+        if let Err(closed) = self.check_open() {
+            self.unlock();
+            return Err(closed);
         }
         *self.engine.write() = Engine::open(&self.dir, self.options.clone(), Some(&old))?;
         Ok(())
@@ -151,7 +198,8 @@ impl Store {
             options,
             engine: RwLock::new(engine),
             closed: AtomicBool::new(false),
-            lifecycle: Mutex::new(Some(lock)),
+            lifecycle: Mutex::new(Lifecycle { turn: None, lock: Some(lock) }),
+            turn_over: Condvar::default(),
             scopes: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner) })

@@ -33,7 +33,8 @@ use crate::live::{Attempt, LiveMap};
 use crate::options::{Durability, Options};
 use crate::runs::{FlushError, RunStore};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use crate::sync::{Mutex, RwLock, thread};
+use crate::sync::thread::{self, ThreadId};
+use crate::sync::{Mutex, RwLock};
 
 pub(crate) use claim::{Ask, Verdict};
 use handover::Handover;
@@ -68,6 +69,7 @@ pub(crate) struct Engine {
     leased: Mutex<Vec<Arc<Attempt>>>,
     failure_announced: AtomicBool,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
+    thread_ids: Mutex<Vec<ThreadId>>,
     pub(crate) counters: Counters,
     pub(crate) orphans_found: u64,
 }
@@ -135,7 +137,7 @@ impl Engine {
     fn check(&self) -> Result<()> {
         match self.phase() {
             Phase::Closed => return Err(Error::Closed),
-            // The journal of a superseded one has been poisoned before.
+            // The journal of a superseded one is poisoned at once.
             Phase::Open | Phase::Superseded => {}
         }
         match self.journal.failure() {

@@ -134,6 +134,7 @@ impl Engine {
             leased: Mutex::default(),
             failure_announced: AtomicBool::new(false),
             threads: Mutex::default(),
+            thread_ids: Mutex::default(),
             counters: Counters::default(),
             orphans_found: orphans + contents.meta(Meta::Orphans),
             options,
@@ -174,6 +175,7 @@ impl Engine {
             self.abandon();
             Error::io(&self.dir, error)
         })?;
+        self.thread_ids.lock().push(handle.thread().id());
         self.threads.lock().push(handle);
         Ok(())
     }

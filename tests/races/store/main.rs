@@ -3,8 +3,10 @@
 #[cfg(not(shuttle))]
 compile_error!("these tests want `--cfg shuttle`: run cargo from tests/races, whose configuration sets it");
 
-#[path = "../harness.rs"]
-mod harness;
-
+mod background;
 mod claims;
 mod common;
+#[path = "../harness.rs"]
+mod harness;
+mod lifecycle;
+mod waiting;
