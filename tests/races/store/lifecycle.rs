@@ -3,7 +3,7 @@
 use crate::common::{HOUR, Place, claim, complete, in_progress, new};
 use crate::harness::check;
 use oncedb::simulation::{Call, Fault, FaultKind};
-use oncedb::{Error, Outcome, Scope, Settled, Store};
+use oncedb::{Error, Outcome, Scope, Settled, Store, Timestamp};
 use shuttle::future::block_on;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread::{spawn, yield_now};
@@ -73,6 +73,28 @@ fn close_answers_everybody() {
         }
         assert!(scope.begin("held").unwrap().into_new().is_some_and(|guard| guard.attempt() == 2));
         store.close().unwrap();
+    });
+}
+
+/// Closing answers those who wait for an entity that a claim holds which nobody has been told of yet.
+#[test]
+fn close_answers_those_who_wait_for_an_undelivered_claim() {
+    check(300, || {
+        let place = Place::new();
+        let (store, scope) = place.open();
+        let mut claim = scope.request("first").order("entity", Timestamp::sequence(1)).claim_async();
+        if Pin::new(&mut claim).poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            return store.close().unwrap();
+        }
+        let second = scope.request("second").order("entity", Timestamp::sequence(2)).begin().unwrap();
+        let waiting = in_progress(second);
+        let waiter = spawn(move || block_on(waiting.wait_async()));
+        store.close().unwrap();
+        match waiter.join().unwrap() {
+            Ok(Settled::Released) | Err(Error::Closed { .. }) => {}
+            other => panic!("{other:?}"),
+        }
+        drop(claim);
     });
 }
 
