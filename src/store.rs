@@ -116,33 +116,34 @@ impl Inner {
     }
 
     fn close(&self) -> Result<()> {
-        // A reopening under way closes what was marked so.
         let Some(_turn) = self.turn(|| self.closed.store(true, Ordering::Release)) else { return Ok(()) };
-        if self.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
+        self.closed.store(true, Ordering::Release);
+        let Some(lock) = self.lifecycle.lock().lock.take() else { return Ok(()) };
         let engine = Arc::clone(&self.engine.read());
         let result = if engine.is_superseded() { Ok(()) } else { engine.close() };
-        self.unlock();
+        drop(lock);
         result
     }
 
-    fn unlock(&self) {
-        let lock = self.lifecycle.lock().lock.take();
-        drop(lock);
+    fn reopen(&self) -> Result<()> {
+        let Some(turn) = self.turn(|| ()) else { return self.check_open() };
+        let result = self.replace_engine();
+        drop(turn);
+        // Closed meanwhile by a waker that could not wait for its turn: it left that to this one.
+        if let Err(closed) = self.check_open() {
+            let _ = self.close();
+            return Err(closed);
+        }
+        result
     }
 
-    fn reopen(&self) -> Result<()> {
-        let Some(_turn) = self.turn(|| ()) else { return self.check_open() };
+    fn replace_engine(&self) -> Result<()> {
         let old = self.engine()?;
         // Nothing of the old engine may touch a file once the new one reads them.
         if !old.is_superseded() {
             old.abandon();
         }
-        if let Err(closed) = self.check_open() {
-            self.unlock();
-            return Err(closed);
-        }
+        self.check_open()?;
         *self.engine.write() = Engine::open(&self.dir, self.options.clone(), Some(&old))?;
         Ok(())
     }

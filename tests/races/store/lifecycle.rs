@@ -241,8 +241,8 @@ fn a_waker_may_close_the_store() {
         let waker = waker({
             let woken = Arc::clone(&woken);
             move || {
-                closing.close().unwrap();
                 woken.store(true, Ordering::SeqCst);
+                closing.close().unwrap();
             }
         });
         let mut wait = waiting.wait_async();
