@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
 use crate::disk::{self, Disk, DiskFile};
 use crate::error::{Error, Result};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// The version of every format of this crate, kept in the catalog.
 pub(crate) const FORMAT: u32 = 1;

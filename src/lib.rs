@@ -63,6 +63,7 @@ pub mod simulation;
 mod stamp;
 mod stats;
 mod store;
+mod sync;
 mod timestamp;
 
 pub use clock::{Clock, ManualClock, SystemClock};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use crate::clock::WallMapping;
 use crate::engine::claim::{Shown, retry_after};
@@ -14,6 +14,7 @@ use crate::key::name_of;
 use crate::live::{Attempt, Waiter};
 use crate::pending::{Pending, block_on_until};
 use crate::record::{self, Begin, Body, Done, Reply, StoredRecord};
+use crate::sync::Instant;
 use crate::timestamp::Timestamp;
 
 /// The verdict on a claim.

@@ -6,12 +6,10 @@ use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::Instant;
-
-use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
+use crate::sync::thread::{self, Thread};
+use crate::sync::{Instant, Mutex};
 
 /// What every `*_async` method returns: a future for any executor.
 ///

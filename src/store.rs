@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-
-use parking_lot::{Mutex, RwLock};
 
 use crate::disk::Lock;
 use crate::engine::batch::Batch;
@@ -20,6 +17,9 @@ use crate::pending::{Pending, on_thread};
 use crate::request::{Request, begun, claimed};
 use crate::scope::{Scope, ScopeCore};
 use crate::stats::{Maintenance, Stats};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::thread::{self, ThreadId};
+use crate::sync::{Condvar, Mutex, RwLock};
 
 const LOCK_FILE: &str = "lock";
 
@@ -53,9 +53,27 @@ pub(crate) struct Inner {
     options: Options,
     engine: RwLock<Arc<Engine>>,
     closed: AtomicBool,
-    /// Held over closing and reopening; the lock on the directory while the store is open.
-    lifecycle: Mutex<Option<Box<dyn Lock>>>,
+    lifecycle: Mutex<Lifecycle>,
+    /// Somebody has closed or reopened.
+    turn_over: Condvar,
     scopes: Mutex<HashMap<Box<str>, ScopeSlot>>,
+}
+
+struct Lifecycle {
+    /// Who closes or reopens, one at a time.
+    turn: Option<ThreadId>,
+    /// The lock on the directory while the store is open.
+    lock: Option<Box<dyn Lock>>,
+}
+
+/// The right to close or reopen.
+struct Turn<'a>(&'a Inner);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.lifecycle.lock().turn = None;
+        self.0.turn_over.notify_all();
+    }
 }
 
 /// What is known of a scope by its name.
@@ -79,24 +97,53 @@ impl Inner {
         Ok(Arc::clone(&self.engine.read()))
     }
 
-    fn close(&self) -> Result<()> {
+    /// Waits for the turn to close or reopen. `None` for a waker that whoever has it runs on this thread
+    /// or on one of the engine's, which it waits for: `leaving` is what such a caller leaves behind.
+    fn turn(&self, leaving: impl FnOnce()) -> Option<Turn<'_>> {
+        let this = thread::current().id();
+        let own = self.engine.read().is_own_thread(this);
         let mut lifecycle = self.lifecycle.lock();
-        if self.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
+        while let Some(other) = lifecycle.turn {
+            if own || other == this {
+                leaving();
+                return None;
+            }
+            self.turn_over.wait(&mut lifecycle);
         }
+        lifecycle.turn = Some(this);
+        drop(lifecycle);
+        Some(Turn(self))
+    }
+
+    fn close(&self) -> Result<()> {
+        let Some(_turn) = self.turn(|| self.closed.store(true, Ordering::Release)) else { return Ok(()) };
+        self.closed.store(true, Ordering::Release);
+        let Some(lock) = self.lifecycle.lock().lock.take() else { return Ok(()) };
         let engine = Arc::clone(&self.engine.read());
         let result = if engine.is_superseded() { Ok(()) } else { engine.close() };
-        *lifecycle = None;
+        drop(lock);
         result
     }
 
     fn reopen(&self) -> Result<()> {
-        let _lifecycle = self.lifecycle.lock();
+        let Some(turn) = self.turn(|| ()) else { return self.check_open() };
+        let result = self.replace_engine();
+        drop(turn);
+        // Closed meanwhile by a waker that could not wait for its turn: it left that to this one.
+        if let Err(closed) = self.check_open() {
+            let _ = self.close();
+            return Err(closed);
+        }
+        result
+    }
+
+    fn replace_engine(&self) -> Result<()> {
         let old = self.engine()?;
         // Nothing of the old engine may touch a file once the new one reads them.
         if !old.is_superseded() {
             old.abandon();
         }
+        self.check_open()?;
         *self.engine.write() = Engine::open(&self.dir, self.options.clone(), Some(&old))?;
         Ok(())
     }
@@ -152,7 +199,8 @@ impl Store {
             options,
             engine: RwLock::new(engine),
             closed: AtomicBool::new(false),
-            lifecycle: Mutex::new(Some(lock)),
+            lifecycle: Mutex::new(Lifecycle { turn: None, lock: Some(lock) }),
+            turn_over: Condvar::default(),
             scopes: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner) })

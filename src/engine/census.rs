@@ -1,12 +1,12 @@
 //! What an engine says of itself.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Engine;
 use crate::live::State;
 use crate::record::{Body, StoredRecord};
 use crate::stats::Stats;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 impl Engine {
     /// A picture of the store.

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::thread;
 
 use super::claim::released_record;
 use super::{Engine, Phase as EnginePhase};
@@ -13,6 +12,7 @@ use crate::journal::{Haste, Lead, Room};
 use crate::live::attempt::wake;
 use crate::live::{Phase, State};
 use crate::runs::FlushError;
+use crate::sync::thread::{self, ThreadId};
 
 impl Engine {
     /// Ends the store: claims in progress become orphans, everything is flushed and durable.
@@ -37,8 +37,9 @@ impl Engine {
     pub(crate) fn abandon(&self) {
         // A sound journal keeps what it was given; a poisoned one has said already that it may not.
         let _ = self.journal.wait_by(self.journal.appended(), Lead::Always);
-        self.journal.poison(Arc::new(io::Error::other("the store is being reopened")));
+        // In this order: a waiter that meets the failure is told to begin again.
         self.set_phase(EnginePhase::Superseded);
+        self.journal.poison(Arc::new(io::Error::other("the store is being reopened")));
         self.wake_everyone();
         self.stop_background();
         let _gate = self.gate.write();
@@ -54,6 +55,11 @@ impl Engine {
         self.join();
         self.journal.answer_rest();
         self.end_handover();
+    }
+
+    /// Whether ending this engine waits for that thread.
+    pub(crate) fn is_own_thread(&self, thread: ThreadId) -> bool {
+        self.thread_ids.lock().contains(&thread)
     }
 
     fn stop_background(&self) {

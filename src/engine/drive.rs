@@ -128,26 +128,27 @@ impl Engine {
         context: &Context<'_>,
     ) -> Poll<Result<Option<Arc<[u8]>>>> {
         let attempt = waiter.attempt();
-        match waiter.look(context.waker(), self.now()) {
-            Standing::Completed { seq, record } if durable => match self.journal.poll(seq, context.waker()) {
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(Ok(())) => Poll::Ready(Ok(Some(record))),
-                Poll::Ready(Err(_)) if self.is_superseded() => Poll::Ready(Ok(None)),
-                Poll::Ready(Err(fault)) => Poll::Ready(Err(fault.into())),
-            },
-            // A reopened store has new answers: begin again.
+        let ended = match waiter.look(context.waker(), self.now()) {
+            Standing::Completed { seq, record } if durable => {
+                self.journal.poll(seq, context.waker()).map(|outcome| Ok(outcome.map(|()| Some(record))?))
+            }
             _ if self.is_superseded() => Poll::Ready(Ok(None)),
             Standing::Completed { record, .. } => Poll::Ready(self.check().map(|()| Some(record))),
             Standing::Released | Standing::Lapsed => Poll::Ready(self.check().map(|()| None)),
-            Standing::Held => {
-                if let Err(error) = self.check() {
-                    return Poll::Ready(Err(error));
+            Standing::Held => match self.check() {
+                Ok(()) => {
+                    if attempt.lease.is_some() {
+                        self.watch_lease(attempt);
+                    }
+                    Poll::Pending
                 }
-                if attempt.lease.is_some() {
-                    self.watch_lease(attempt);
-                }
-                Poll::Pending
-            }
+                Err(error) => Poll::Ready(Err(error)),
+            },
+        };
+        match ended {
+            // A reopened store has new answers: begin again. Its failure is seen after its new phase.
+            Poll::Ready(Err(_)) if self.is_superseded() => Poll::Ready(Ok(None)),
+            ended => ended,
         }
     }
 }

@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use parking_lot::Mutex;
-
 use super::Engine;
 use super::drive::Patience;
+use crate::sync::Mutex;
 
 /// One more try; whether it has to wait on.
 type Try = Box<dyn FnMut(&mut Patience) -> bool + Send>;

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::claim::released_record;
@@ -24,6 +23,7 @@ use crate::options::Options;
 use crate::runs::{FlushError, Flushed};
 use crate::sabotage::{self, Break};
 use crate::stats::Maintenance;
+use crate::sync::atomic::Ordering;
 
 /// Segments kept ready beside the current one.
 const READY_SEGMENTS: usize = 3;

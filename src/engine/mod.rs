@@ -23,9 +23,6 @@ mod work;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-
-use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::{Catalog, Edit};
 use crate::clock::{Time, Timeline, WallMapping};
@@ -35,6 +32,9 @@ use crate::key::{Key, KeyHasher, Kind};
 use crate::live::{Attempt, LiveMap};
 use crate::options::{Durability, Options};
 use crate::runs::{FlushError, RunStore};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use crate::sync::thread::{self, ThreadId};
+use crate::sync::{Mutex, RwLock};
 
 pub(crate) use claim::{Ask, Verdict};
 use handover::Handover;
@@ -68,7 +68,8 @@ pub(crate) struct Engine {
     gate: RwLock<()>,
     leased: Mutex<Vec<Arc<Attempt>>>,
     failure_announced: AtomicBool,
-    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
+    thread_ids: Mutex<Vec<ThreadId>>,
     pub(crate) counters: Counters,
     pub(crate) orphans_found: u64,
 }
@@ -136,7 +137,7 @@ impl Engine {
     fn check(&self) -> Result<()> {
         match self.phase() {
             Phase::Closed => return Err(Error::Closed),
-            // The journal of a superseded one has been poisoned before.
+            // The journal of a superseded one is poisoned at once.
             Phase::Open | Phase::Superseded => {}
         }
         match self.journal.failure() {

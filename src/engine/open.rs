@@ -11,11 +11,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::thread;
 use std::time::Duration;
-
-use parking_lot::{Mutex, RwLock};
 
 use super::handover::Handover;
 use super::maintain::{FlushHistory, Hold, SegmentPool};
@@ -35,6 +31,8 @@ use crate::record::{Body, Released, StoredRecord};
 use crate::runs::{FlushError, RunStore};
 use crate::sabotage::{self, Break};
 use crate::stamp::{Stamp, Stamps};
+use crate::sync::atomic::{AtomicBool, AtomicU64};
+use crate::sync::{Mutex, RwLock, thread};
 
 pub(crate) const JOURNAL_DIR: &str = "journal";
 const RUNS_DIR: &str = "runs";
@@ -136,6 +134,7 @@ impl Engine {
             leased: Mutex::default(),
             failure_announced: AtomicBool::new(false),
             threads: Mutex::default(),
+            thread_ids: Mutex::default(),
             counters: Counters::default(),
             orphans_found: orphans + contents.meta(Meta::Orphans),
             options,
@@ -176,6 +175,7 @@ impl Engine {
             self.abandon();
             Error::io(&self.dir, error)
         })?;
+        self.thread_ids.lock().push(handle.thread().id());
         self.threads.lock().push(handle);
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! Rounds of background work, asked for and waited for.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Condvar, Mutex};
 
 /// How long a thread rests when nobody asks for work.
 const IDLE: Duration = Duration::from_secs(1);

@@ -1,13 +1,12 @@
 //! What the callers of one sync wait on.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::Waker;
 
-use parking_lot::Mutex;
-
 use crate::error::Error;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, OnceLock};
 
 /// Why something did not become durable.
 #[derive(Clone, Debug)]

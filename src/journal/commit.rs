@@ -5,12 +5,9 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
+use std::time::Duration;
 
 use super::batch::{Batch, Fault};
 use super::frame;
@@ -20,6 +17,8 @@ use crate::disk;
 use crate::error::Error;
 use crate::histogram::Histogram;
 use crate::sabotage::{self, Break};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Instant, Mutex, OnceLock};
 
 /// The longest an append stays in this process's memory when nobody waits for it.
 pub(crate) const WRITE_WITHIN: Duration = Duration::from_millis(10);
@@ -212,10 +211,12 @@ impl Journal {
 
     /// What became of a frame, once that is known.
     fn outcome(&self, seq: u64) -> Option<Result<(), Fault>> {
+        // In this order: the leader that fails may have made this frame durable just before.
+        let failure = self.failure.get();
         if seq <= self.durable() {
             return Some(Ok(()));
         }
-        let failure = self.failure.get()?;
+        let failure = failure?;
         if sabotage::is(Break::SkipPoison) && seq > failure.reached {
             return None;
         }

@@ -6,6 +6,8 @@
 pub(crate) mod batch;
 pub(crate) mod commit;
 pub(crate) mod frame;
+#[cfg(all(test, shuttle))]
+mod races;
 pub(crate) mod replay;
 pub(crate) mod segment;
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! When the sync thread has something to do.
 
-use std::time::Instant;
-
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{Condvar, Instant, Mutex};
 
 /// Deadlines for the sync thread, set by anyone.
 #[derive(Debug, Default)]
@@ -75,7 +73,9 @@ impl Ticker {
                 return Some(false);
             }
             match [due.write, due.sync].into_iter().flatten().min() {
-                Some(at) => drop(self.changed.wait_until(&mut due, at)),
+                Some(at) => {
+                    self.changed.wait_until(&mut due, at);
+                }
                 None => self.changed.wait(&mut due),
             }
         }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
-
 use crate::clock::Time;
 use crate::guard::Previous;
 use crate::key::Key;
 use crate::options::{Durability, Retention};
 use crate::record::{Begin, Body, StoredRecord};
+use crate::sync::{Mutex, MutexGuard};
 use crate::timestamp::Timestamp;
 
 /// A claim in progress, shared by its guard, the live map and everyone who waits for it.

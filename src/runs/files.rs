@@ -4,12 +4,12 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use hashbrown::HashTable;
-use parking_lot::Mutex;
 
 use crate::disk::{Disk, DiskFile};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// Opens files when they are needed and closes the least recently used one when there are too
 /// many. A handle that was given out lives on until it is let go, cached or not.

@@ -7,9 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::{Mutex, RwLock};
 
 use super::bucket::{Bucket, Fold, Placement};
 use super::files::FileCache;
@@ -24,6 +21,8 @@ use crate::disk::{self, Disk, DiskFile};
 use crate::error::{Error, Result};
 use crate::record::{Body, Done, Reply, StoredRecord, key_of};
 use crate::sabotage::{self, Break};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, RwLock};
 
 /// Open handles kept for run and response files.
 const OPEN_FILES: usize = 128;
