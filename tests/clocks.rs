@@ -377,7 +377,8 @@ fn store_can_be_made_and_used_at_any_time() {
 
 #[test]
 fn key_has_expired_for_every_call_at_its_last_nanosecond() {
-    let looks: [(&str, fn(&Scope) -> bool); 9] = [
+    type Look = fn(&Scope) -> bool;
+    let looks: [(&str, Look); 9] = [
         ("contains", |scope| scope.contains("a").unwrap()),
         ("get", |scope| scope.get("a").unwrap().is_some()),
         ("last_applied", |scope| scope.last_applied("e").unwrap().is_some()),

@@ -2,7 +2,9 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use oncedb::simulation::MemoryDisk;
@@ -341,4 +343,40 @@ fn a_long_note_of_an_earlier_attempt_does_not_keep_a_key_from_being_claimed() {
     let store = with_a_note_longer_than_the_limit(&Place::new());
     let outcomes = store.scope("s").unwrap().claim_many(["a", "b"]).unwrap();
     assert!(outcomes.iter().all(Outcome::is_new));
+}
+
+/// What a store accepted before a reopen that nothing forced is there after it, also where nobody
+/// waited for the disk.
+#[test]
+fn a_reopen_keeps_what_was_accepted_while_it_began() {
+    let disk = MemoryDisk::new(1);
+    let interval = Durability::Interval(Duration::from_secs(3600));
+    let store = Store::options().durability(interval).disk(&disk).open("store").unwrap();
+    let scope = store.scope("stripe").unwrap();
+    let stop = AtomicBool::new(false);
+    let accepted: Vec<String> = thread::scope(|threads| {
+        let claim = |worker: u32| {
+            let mut accepted = Vec::new();
+            for number in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    return accepted;
+                }
+                let id = format!("{worker}/{number}");
+                if scope.claim(&id).is_ok() {
+                    accepted.push(id);
+                }
+            }
+            accepted
+        };
+        let workers: Vec<_> = (0..3).map(|worker| threads.spawn(move || claim(worker))).collect();
+        for _ in 0..30 {
+            store.reopen().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    });
+    store.reopen().unwrap();
+    for id in &accepted {
+        assert!(scope.contains(id).unwrap(), "{id} was accepted");
+    }
 }

@@ -8,7 +8,7 @@ use super::{Engine, Phase as EnginePhase};
 use crate::catalog::{Edit, Meta};
 use crate::error::Result;
 use crate::guard::Cause;
-use crate::journal::{Haste, Lead, Room};
+use crate::journal::{End, Haste, Lead, Room};
 use crate::live::attempt::wake;
 use crate::live::{Phase, State};
 use crate::runs::FlushError;
@@ -23,7 +23,7 @@ impl Engine {
         self.wake_everyone();
         self.stop_background();
         // A flush under way may wait for a sync that only this thread can lead.
-        let _ = self.journal.close();
+        let _ = self.journal.end(End::Closed);
         let _gate = self.gate.write();
         let flushed = match self.journal.failure() {
             Some(fault) => Err(fault.into()),
@@ -35,11 +35,12 @@ impl Engine {
 
     /// Ends without writing anything: what is on the disk will be read anew. Its guards are fenced.
     pub(crate) fn abandon(&self) {
+        let error = Arc::new(io::Error::other("the store is being reopened"));
         // A sound journal keeps what it was given; a poisoned one has said already that it may not.
-        let _ = self.journal.wait_by(self.journal.appended(), Lead::Always);
+        let _ = self.journal.end(End::Abandoned(Arc::clone(&error)));
         // In this order: a waiter that meets the failure is told to begin again.
         self.set_phase(EnginePhase::Superseded);
-        self.journal.poison(Arc::new(io::Error::other("the store is being reopened")));
+        self.journal.poison(error);
         self.wake_everyone();
         self.stop_background();
         let _gate = self.gate.write();
@@ -110,7 +111,7 @@ impl Engine {
     }
 
     fn close_files(&self, orphans: u64) -> Result<()> {
-        self.journal.close()?;
+        self.journal.end(End::Closed)?;
         let written = self.flush(Lead::Always).and_then(|_| {
             let mut edits = self.clock_edits();
             edits.push(Edit::Meta(Meta::Orphans, orphans));

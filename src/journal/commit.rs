@@ -54,6 +54,14 @@ pub(crate) enum Lead {
     Never,
 }
 
+/// Why a journal ends that has not failed.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    Closed,
+    /// Another engine takes over; this is what callers of this one are told.
+    Abandoned(Arc<io::Error>),
+}
+
 /// Why nothing was appended.
 #[derive(Debug)]
 pub(crate) enum AppendError {
@@ -108,7 +116,8 @@ struct Queue {
     reserved: u64,
     write_due: bool,
     sync_due: Option<Instant>,
-    closed: bool,
+    /// Why nothing more is taken, although nothing has failed.
+    ended: Option<End>,
 }
 
 /// The segments; whoever holds it is the leader.
@@ -159,7 +168,7 @@ impl Journal {
             reserved: 0,
             write_due: false,
             sync_due: None,
-            closed: false,
+            ended: None,
         };
         Self {
             log: Mutex::new(log),
@@ -231,8 +240,12 @@ impl Journal {
         if let Some(fault) = self.failure() {
             return Err(AppendError::Fault(fault));
         }
-        if queue.closed {
-            return Err(AppendError::Closed);
+        match &queue.ended {
+            None => {}
+            Some(End::Closed) => return Err(AppendError::Closed),
+            Some(End::Abandoned(error)) => {
+                return Err(AppendError::Fault(Fault::Poisoned(Arc::clone(error))));
+            }
         }
         let start = queue.bytes.len();
         let seq = queue.next_seq;
@@ -489,11 +502,11 @@ impl Journal {
         drop(self.log.lock());
     }
 
-    /// Refuses further appends and makes everything before durable.
-    pub(crate) fn close(&self) -> Result<(), Fault> {
+    /// Refuses further appends and makes everything before durable: what was accepted stays.
+    pub(crate) fn end(&self, why: End) -> Result<(), Fault> {
         let last = {
             let mut queue = self.queue.lock();
-            queue.closed = true;
+            queue.ended = Some(why);
             queue.next_seq - 1
         };
         self.wait_by(last, Lead::Always)

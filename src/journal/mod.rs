@@ -14,4 +14,4 @@ pub(crate) mod segment;
 mod tests;
 pub(crate) mod ticker;
 
-pub(crate) use commit::{AppendError, Haste, Journal, Lead, Room};
+pub(crate) use commit::{AppendError, End, Haste, Journal, Lead, Room};

@@ -12,7 +12,7 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread::{JoinHandle, spawn};
 
 use super::batch::Fault;
-use super::commit::{AppendError, Haste, Journal, Lead, Room};
+use super::commit::{AppendError, End, Haste, Journal, Lead, Room};
 use super::frame::{self, frame_bound};
 use super::segment::{SEGMENT_HEADER, Segment, Use};
 use crate::disk::DiskFile;
@@ -312,7 +312,7 @@ fn close_answers_everybody_and_refuses_the_rest() {
     check(4_000, || {
         let rig = rig(2, 20);
         let workers: Vec<_> = (0..3).map(|_| rig.spawn(|journal, device| work(journal, device, 2))).collect();
-        rig.journal.close().unwrap();
+        rig.journal.end(End::Closed).unwrap();
         assert!(matches!(append(&rig.journal, Haste::Awaited), Err(AppendError::Closed)));
         assert_eq!(rig.device.synced(), rig.journal.appended());
         rig.end();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::batch::Fault;
-use super::commit::{AppendError, Haste, Journal, Room};
+use super::commit::{AppendError, End, Haste, Journal, Room};
 use super::frame::frame_bound;
 use super::replay::{Known, Replayed, replay};
 use super::segment::{SEGMENT_HEADER, Segment, Use, path};
@@ -111,7 +111,7 @@ fn many_threads_share_syncs_and_all_are_answered() {
         }
         journal.stop();
     });
-    journal.close().unwrap();
+    journal.end(End::Closed).unwrap();
     assert_eq!(journal.durable(), 800);
 }
 
@@ -145,7 +145,7 @@ fn without_room_nothing_is_appended_but_what_was_reserved() {
     for number in granted + 1..=2 * granted {
         journal.append(&[&record(number)], Room::Settle { reserved: reserve }, Haste::Written).unwrap();
     }
-    journal.close().unwrap();
+    journal.end(End::Closed).unwrap();
     assert_eq!(read_back(&disk, 1, KNOWN).unwrap().0.len() as u64, 2 * granted);
     assert!(matches!(append(&journal, 1, Haste::Written), Err(AppendError::Closed)));
 }

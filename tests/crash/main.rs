@@ -9,9 +9,11 @@ mod common;
 
 mod calls;
 mod campaign;
+mod concurrent;
 mod damage;
 mod faults;
 mod history;
+mod linear;
 mod oracle;
 mod states;
 mod world;
@@ -101,5 +103,13 @@ fn a_torn_tail_with_whole_frames_behind_it() {
     let seed = seed();
     campaign::run("torn tail", for_seconds(seconds() / 20), |number| {
         history::torn_tail(seed_of(seed, number))
+    });
+}
+
+#[test]
+fn threads_are_told_one_linear_order_of_every_key() {
+    let seed = seed();
+    campaign::run("concurrent", for_seconds(seconds() / 6), |number| {
+        concurrent::concurrent(seed_of(seed, number))
     });
 }

@@ -29,13 +29,6 @@ impl Place {
         Store::options().disk(&self.disk).clock(self.clock.clone())
     }
 
-    #[track_caller]
-    fn open(&self, options: Options) -> (Store, Scope) {
-        let store = options.open("store").unwrap();
-        let scope = store.scope("s").unwrap();
-        (store, scope)
-    }
-
     /// The bytes and number of files whose names end like this.
     fn files(&self, ending: &str) -> (u64, usize) {
         let files = self.disk.files();
@@ -44,9 +37,19 @@ impl Place {
     }
 }
 
+/// A store, and the scope that most of these tests are about.
+#[track_caller]
+fn open(options: Options) -> (Store, Scope) {
+    let store = options.open("store").unwrap();
+    let scope = store.scope("s").unwrap();
+    (store, scope)
+}
+
+/// Brings what a store was told to another place.
+type Keep = fn(Place, Options, Store) -> (Place, Store);
+
 /// How a store comes to keep what it was told, the least first.
-const KEPT: [fn(Place, Options, Store) -> (Place, Store); 4] =
-    [|place, _, store| (place, store), flushed, merged, reopened];
+const KEPT: [Keep; 4] = [|place, _, store| (place, store), flushed, merged, reopened];
 
 fn flushed(place: Place, _: Options, store: Store) -> (Place, Store) {
     assert!(store.maintain().unwrap().flushed > 0);

@@ -42,7 +42,7 @@ fn option_out_of_range_is_named_and_no_store_is_made() {
         assert_names(options.open("store"), name);
         assert!(place.disk.files().is_empty(), "{name}: nothing is made");
     }
-    let (store, scope) = place.open(place.options());
+    let (store, scope) = crate::open(place.options());
     let refused = [
         ("window", ScopeOptions::new().window(TINY)),
         ("window", ScopeOptions::new().window(over(1))),
@@ -71,7 +71,7 @@ fn options_at_the_ends_of_their_ranges_work() {
         options.max_response_len(0).max_note_len(0)
     };
     let place = Place::new();
-    let (store, scope) = place.open(smallest(&place));
+    let (store, scope) = crate::open(smallest(&place));
     assert_eq!(new(scope.claim("a")).attempt(), 1);
     assert_error!(scope.claim("ab"), KeyTooLong);
     let guard = new(scope.begin("b"));
@@ -80,7 +80,7 @@ fn options_at_the_ends_of_their_ranges_work() {
     store.close().unwrap();
 
     let (store, scope) =
-        place.open(place.options().window(CENTURY).max_key_len(32_768).max_note_len(1 << 20));
+        crate::open(place.options().window(CENTURY).max_key_len(32_768).max_note_len(1 << 20));
     let guard = new(scope.request("b").lease(CENTURY).begin());
     guard.note(vec![7; 1 << 20]).unwrap();
     place.clock.advance(99 * 365 * DAY);

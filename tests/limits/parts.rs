@@ -8,7 +8,7 @@ use oncedb::{Advance, Error, Outcome, Timestamp};
 fn fingerprints_of_every_length_are_compared_whole() {
     for kept in KEPT {
         let place = Place::new();
-        let (store, scope) = place.open(place.options());
+        let (store, scope) = crate::open(place.options());
         for len in 0..=64 {
             new(scope.request([len]).fingerprint(vec![0; len.into()]).claim());
         }
@@ -43,7 +43,7 @@ fn notes_are_kept_up_to_the_limit_and_a_longer_one_changes_nothing() {
         for kept in KEPT {
             let place = Place::new();
             let options = place.options().memory_limit(1 << 20).max_note_len(limit);
-            let (store, scope) = place.open(options.clone());
+            let (store, scope) = crate::open(options.clone());
             let note = vec![0xa5; limit];
             let guard = new(scope.begin("a"));
             guard.note(&note).unwrap();
@@ -60,7 +60,7 @@ fn notes_are_kept_up_to_the_limit_and_a_longer_one_changes_nothing() {
             // Under a lower limit it is shown all the same.
             drop(guard);
             drop(store);
-            let (_store, scope) = place.open(place.options().max_note_len(0));
+            let (_store, scope) = crate::open(place.options().max_note_len(0));
             let guard = new(scope.begin("a"));
             assert_eq!(guard.previous().and_then(|before| before.note.as_deref()), Some(&note[..]));
         }
@@ -73,7 +73,7 @@ fn timestamps_order_at_the_ends_of_what_they_hold() {
     let numbers = [0, 1, u64::MAX / 2, u64::MAX - 1, u64::MAX].map(Timestamp::sequence);
     for kept in KEPT {
         let place = Place::new();
-        let (store, scope) = place.open(place.options());
+        let (store, scope) = crate::open(place.options());
         for (entity, marks) in [("times", &times[..]), ("numbers", &numbers[..])] {
             for (number, &at) in marks.iter().enumerate() {
                 if number % 2 == 0 {
@@ -104,7 +104,7 @@ fn timestamps_order_at_the_ends_of_what_they_hold() {
 fn batches_of_none_one_and_very_many() {
     let place = Place::new();
     let options = || place.options().memory_limit(1 << 20);
-    let (store, scope) = place.open(options());
+    let (store, scope) = crate::open(options());
     assert!(scope.claim_many([""; 0]).unwrap().is_empty());
     assert!(store.claim_requests([]).unwrap().is_empty());
     assert!(store.begin_requests([]).unwrap().is_empty());
@@ -123,7 +123,7 @@ fn batches_of_none_one_and_very_many() {
     assert_error!(scope.claim_many(refused), EmptyId);
     assert_eq!(store.stats().live_keys, 100_001);
     store.close().unwrap();
-    let (_store, scope) = place.open(options());
+    let (_store, scope) = crate::open(options());
     assert!(scope.claim_many(ids()).unwrap().iter().all(Outcome::is_duplicate));
     assert!(!scope.contains(100_000_u32.to_le_bytes()).unwrap());
 }
@@ -131,7 +131,7 @@ fn batches_of_none_one_and_very_many() {
 #[test]
 fn attempts_are_counted_for_as_long_as_there_are_any() {
     let place = Place::new();
-    let (mut store, mut scope) = place.open(place.options());
+    let (mut store, mut scope) = crate::open(place.options());
     let mut token = 0;
     for attempt in 1..=3_000 {
         let guard = new(scope.begin("a"));
@@ -142,7 +142,7 @@ fn attempts_are_counted_for_as_long_as_there_are_any() {
             drop(guard);
             store.maintain().unwrap();
             drop((store, scope));
-            (store, scope) = place.open(place.options());
+            (store, scope) = crate::open(place.options());
         }
     }
     new(scope.begin("a")).complete().unwrap();
@@ -156,7 +156,7 @@ fn what_was_kept_under_a_higher_key_limit_stands_in_nobodys_way() {
         let least = || place.options().max_key_len(3).max_response_len(0).max_note_len(0);
         let long = vec![b'i'; 30_000];
         let at = Timestamp::sequence;
-        let (store, scope) = place.open(place.options().max_key_len(32_768));
+        let (store, scope) = crate::open(place.options().max_key_len(32_768));
         new(scope.request(&long).order("e", at(1)).claim_with("reply"));
         new(scope.begin([&long[..], b"running"].concat())).note("half done").unwrap();
         if crashed {
@@ -166,7 +166,7 @@ fn what_was_kept_under_a_higher_key_limit_stands_in_nobodys_way() {
         }
         drop((store, scope));
 
-        let (store, scope) = place.open(least());
+        let (store, scope) = crate::open(least());
         assert_error!(scope.claim(&long), KeyTooLong);
         assert_eq!(scope.last_applied("e").unwrap().unwrap().timestamp(), at(1));
         stale(scope.request("b").order("e", at(0)).claim());
@@ -181,7 +181,7 @@ fn what_was_kept_under_a_higher_key_limit_stands_in_nobodys_way() {
         store.maintain().unwrap();
         store.close().unwrap();
 
-        let (_store, scope) = place.open(place.options().max_key_len(32_768));
+        let (_store, scope) = crate::open(place.options().max_key_len(32_768));
         let record = duplicate(scope.claim(&long));
         assert_eq!(
             record.stored_response().as_deref(),

@@ -52,7 +52,7 @@ fn responses_of_every_length_come_back_or_say_how_long_they_were() {
     for kept in KEPT {
         let place = Place::new();
         let options = small(&place);
-        let (store, scope) = place.open(options.clone());
+        let (store, scope) = crate::open(options.clone());
         for (way, call) in WAYS {
             for len in LENGTHS {
                 call(&store, &scope, &format!("{way} {len}"), &response(len));
@@ -80,7 +80,7 @@ fn responses_of_every_length_come_back_or_say_how_long_they_were() {
 fn responses_from_before_the_limit_was_lowered_come_back_whole() {
     for kept in KEPT {
         let place = Place::new();
-        let (store, scope) = place.open(small(&place));
+        let (store, scope) = crate::open(small(&place));
         for len in LENGTHS {
             new(scope.begin(format!("{len}"))).complete_with(response(len)).unwrap();
         }
@@ -88,7 +88,7 @@ fn responses_from_before_the_limit_was_lowered_come_back_whole() {
         drop((store, scope));
         place.disk.crash();
         let options = small(&place).max_response_len(0);
-        let (store, scope) = place.open(options.clone());
+        let (store, scope) = crate::open(options.clone());
         new(scope.begin("later")).complete_with("r").unwrap();
         new(scope.begin("later, empty")).complete_with("").unwrap();
         drop(scope);
@@ -108,13 +108,13 @@ fn one_response_may_be_larger_than_the_memory_for_claims() {
     let place = Place::new();
     let options = place.options().memory_limit(1 << 20).max_response_len(4 << 20);
     for len in [700 << 10, 1 << 20, 4 << 20, (4 << 20) + 1] {
-        let (store, scope) = place.open(options.clone());
+        let (store, scope) = crate::open(options.clone());
         let _guard = new(scope.begin(format!("running {len}")));
         for (way, call) in WAYS {
             call(&store, &scope, &format!("{way} {len}"), &response(len));
         }
         store.close().unwrap();
-        let (store, scope) = place.open(options.clone());
+        let (store, scope) = crate::open(options.clone());
         for (way, _) in WAYS {
             let record = duplicate(scope.claim(format!("{way} {len}")));
             assert_eq!(record.response(), shown(len, 4 << 20, &response(len)), "{way}");

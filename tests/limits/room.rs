@@ -21,7 +21,7 @@ fn claims_in_progress_fill_the_memory_and_their_end_makes_room() {
     const LIMIT: u64 = 1 << 20;
     let place = Place::new();
     let options = place.options().memory_limit(1 << 20).max_key_len(32_768).window(HOUR);
-    let (store, scope) = place.open(options);
+    let (store, scope) = crate::open(options);
     let id = |number: u8| [vec![number], vec![0; 30_000]].concat();
     for round in 0..3 {
         let mut guards = Vec::new();
@@ -61,7 +61,7 @@ fn the_disk_limit_comes_and_goes() {
     const LIMIT: u64 = 6 << 20;
     let place = Place::new();
     let options = || place.options().memory_limit(1 << 20).max_response_len(4_096).disk_limit(LIMIT);
-    let (mut store, mut scope) = place.open(options().window(HOUR));
+    let (mut store, mut scope) = crate::open(options().window(HOUR));
     for round in 0..3 {
         let guard = new(scope.begin(format!("running {round}")));
         let full = (0..100_000).find(|number| {
@@ -82,7 +82,7 @@ fn the_disk_limit_comes_and_goes() {
         duplicate(scope.claim(format!("{round} 0")));
         if round == 1 {
             store.close().unwrap();
-            (store, scope) = place.open(options().window(HOUR));
+            (store, scope) = crate::open(options().window(HOUR));
         }
         place.clock.advance(HOUR);
         store.maintain().unwrap();

@@ -22,7 +22,7 @@ fn windows() -> Vec<Duration> {
 fn each_window_ends_when_it_should_beside_all_others() {
     let place = Place::new();
     let options = || place.options().memory_limit(1 << 20);
-    let (mut store, mut scope) = place.open(options());
+    let (mut store, mut scope) = crate::open(options());
     let windows = windows();
     let id = |number: usize| format!("key {number}");
     for (number, &window) in windows.iter().enumerate() {
@@ -42,7 +42,7 @@ fn each_window_ends_when_it_should_beside_all_others() {
         assert!(store.stats().runs <= 64 * 8, "a bounded number of buckets");
         if number % 25 == 0 {
             store.close().unwrap();
-            (store, scope) = place.open(options());
+            (store, scope) = crate::open(options());
         }
     }
     place.clock.advance(SECOND);
@@ -55,7 +55,7 @@ fn each_window_ends_when_it_should_beside_all_others() {
 #[test]
 fn long_windows_do_not_hold_up_the_room_of_short_ones() {
     let place = Place::new();
-    let (store, scope) = place.open(place.options().memory_limit(1 << 20));
+    let (store, scope) = crate::open(place.options().memory_limit(1 << 20));
     // As many long ones, of different ends, as there are buckets and more.
     let long: Vec<_> = (0..250).map(|number| 30 * DAY + number * 140 * DAY).collect();
     for (number, &window) in long.iter().enumerate() {
