@@ -120,14 +120,14 @@ pub fn torn_tail(seed: u64) -> Tally {
     for _ in 0..4 {
         assert!(world.try_open());
         world.check_recovered(false);
-        for _ in 0..world.dice.below(3) {
-            let id = usize::try_from(world.dice.below(IDS as u64)).unwrap_or(0);
-            world.claim_these(1, &[id]);
-        }
-        if one_in(&mut world.dice, 2) {
+        let absent = (0..IDS).filter(|id| world.state((1, *id)).done().is_none()).collect::<Vec<_>>();
+        let torn = one_in(&mut world.dice, 2);
+        if torn {
             world.disk.inject(Fault::new(FaultKind::PowerCut).on(Call::Sync));
-            let first = usize::try_from(world.dice.below(4)).unwrap_or(0);
-            world.claim_these(1, &(first..IDS).collect::<Vec<_>>());
+            world.claim_these(1, &absent);
+        } else {
+            let some = usize::try_from(world.dice.below(7)).unwrap_or(0).min(absent.len());
+            world.claim_these(1, &absent[..some]);
         }
         world.disk.heal();
         if world.has_power() {
