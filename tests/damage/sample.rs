@@ -85,6 +85,8 @@ fn options() -> Options {
         .max_response_len(4 << 10)
         .max_note_len(64)
         .window(4 * HOUR)
+        .segment_size(16 << 10)
+        .threads(false)
 }
 
 fn response(number: u64) -> Vec<u8> {
@@ -120,7 +122,7 @@ pub fn sample(closed: bool) -> Image {
         if phase > 0 {
             assert!(stripe.forget(format!("evt_{}", phase * 12 - 10)).unwrap());
         }
-        if phase < 5 {
+        if phase < 4 {
             let done = store.maintain().unwrap();
             assert!(done.flushed > 0);
             clock.advance(7 * MINUTE);
@@ -209,7 +211,9 @@ pub fn recorded(image: &Image, questions: &[Question]) -> Recorded {
 pub fn check_sample(image: &Image, closed: bool) {
     assert!(image.ending(".run").len() >= 2, "{:?}", image.files.keys());
     assert!(image.ending(".responses").len() >= 2);
-    assert!(image.ending(".segment").len() >= 3);
+    let with_frames = |path: &&PathBuf| !frames(&image.files[*path]).is_empty();
+    let segments = image.ending(".segment");
+    assert!(closed || segments.iter().filter(with_frames).count() >= 2, "the log goes over segments");
     let store = image.open().unwrap();
     assert_eq!(store.stats().orphans_found, u64::from(!closed));
     let again = new(store.scope(SCOPES[0]).unwrap().begin("running"));
