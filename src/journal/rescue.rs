@@ -326,11 +326,17 @@ fn home_of(parts: &[Part], gap: (u64, u64), released: u64) -> Option<usize> {
     damaged.or_else(|| all().rfind(holds)).or_else(|| all().next()).or_else(|| parts.len().checked_sub(1))
 }
 
+/// Whether the segment after this one is there, if there is any: without a catalog nobody else knows
+/// of one that is gone.
+fn is_followed(parts: &[Part], index: usize) -> bool {
+    parts.get(index + 1).is_none_or(|next| next.ordinal == parts[index].ordinal.saturating_add(1))
+}
+
 /// The segment that may have held the end of the log, if that may be lost.
 fn end_is_lost(parts: &[Part]) -> Option<usize> {
     let last = parts.iter().rposition(|part| !part.found.is_empty());
     if let Some(last) = last
-        && (parts[last].problem.is_some() || parts[last].goes_on())
+        && (parts[last].problem.is_some() || parts[last].goes_on() || !is_followed(parts, last))
     {
         return Some(last);
     }

@@ -28,17 +28,17 @@ fn every_changed_byte_of_runs_and_used_segments_is_found() {
     let image = sample(false);
     let mut damages = flips(&image, 12, &mut Dice::new(seed));
     damages.retain(|damage| !is_beyond_promise(&image, damage));
-    // Files that the opening itself removed or frees are in no use.
-    let store_files: Vec<PathBuf> = {
-        let disk = image.disk(1);
-        let _store = image.options(&disk).open(DIR).unwrap();
-        disk.files().into_iter().map(|(path, _)| path).collect()
-    };
+    // Files that the opening itself removes, or makes ready for another use, are in no use.
+    let mut read = Vec::new();
+    let disk = image.disk(1);
+    let store = image.options(&disk).open(DIR).unwrap();
+    store.verify_with(|progress| read.push(progress.path.to_path_buf())).unwrap();
+    read.retain(|path| disk.contents(path).as_ref() == image.files.get(path));
     let used = |path: &PathBuf| {
         let in_use = path.extension().is_some_and(|ending| ending == "run");
         let frames = path.extension().is_some_and(|ending| ending == "segment")
             && super::sample::frames(&image.files[path]).len() > 1;
-        store_files.contains(path) && (in_use || frames)
+        read.contains(path) && (in_use || frames)
     };
     let mut tried = 0;
     for damage in &damages {
