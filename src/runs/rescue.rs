@@ -208,9 +208,13 @@ impl<'a> Rescue<'a> {
         let Body::Done(Done { reply: Reply::Far(far), completed_at, .. }) = record.body else { return };
         read.points_to.insert(far.file);
         let path = file_path(&self.dir, far.file, FileKind::Responses);
-        if let Some(file) = self.responses.get_mut(&far.file)
-            && far_response(file.file.as_deref(), far).is_none()
-        {
+        // One that nobody lists is missed by the records that point to it.
+        let file = self.responses.entry(far.file).or_insert_with(|| ReadResponses {
+            file: None,
+            problem: Some(missing(&path)),
+            lost: Span::EMPTY,
+        });
+        if far_response(file.file.as_deref(), far).is_none() {
             file.lost.add(completed_at);
             file.problem.get_or_insert_with(|| {
                 Problem::new(&path, far.offset, "a response's checksum does not match")
