@@ -7,20 +7,30 @@
 //! | `meta` | name, see [`Meta`] | `u64` |
 //! | `scopes` | scope name | scope number, `u32` |
 //! | `buckets` | bucket id | its end on the store's timeline, ns; all ones: never |
-//! | `files` | file id | (kind: 0 run, 1 responses; bucket id; bytes) |
+//! | `files` | file id | (kind: 0 run, 1 responses; bucket id; bytes; records; when the first and last were made, ns) |
 //! | `segments` | segment file id | (ordinal, or 0 while it is free; epoch) |
+//!
+//! The database checks its pages only after a crash, so a [`sum`] over all rows stands in `meta`. Where
+//! it meets bytes it did not write, redb may panic; that is caught, and is damage like any other.
+
+mod backend;
+mod sum;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition};
 
-use crate::disk::{self, Disk, DiskFile};
+use crate::clock::Time;
+use crate::disk::{self, Disk};
 use crate::error::{Error, Result};
+use crate::span::Span;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use backend::{FileBackend, ImageBackend, is_of_the_disk};
 
 /// The version of every format of this crate, kept in the catalog.
 pub(crate) const FORMAT: u32 = 1;
@@ -33,7 +43,7 @@ const CACHE_BYTES: usize = 1 << 20;
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const SCOPES: TableDefinition<'_, &str, u32> = TableDefinition::new("scopes");
 const BUCKETS: TableDefinition<'_, u64, u64> = TableDefinition::new("buckets");
-const FILES: TableDefinition<'_, u64, (u8, u64, u64)> = TableDefinition::new("files");
+const FILES: TableDefinition<'_, u64, (u8, u64, u64, u64, u64, u64)> = TableDefinition::new("files");
 const SEGMENTS: TableDefinition<'_, u32, (u64, u64)> = TableDefinition::new("segments");
 
 /// Names of single numbers.
@@ -66,6 +76,10 @@ pub(crate) enum Meta {
     Orphans,
     /// Counts commits, to learn whether one that failed took effect.
     Commits,
+    /// The sum over all other rows.
+    Sum,
+    /// Store time of the creation.
+    Created,
 }
 
 impl Meta {
@@ -86,6 +100,8 @@ impl Meta {
             Self::Ordinal => "ordinal",
             Self::Orphans => "orphans",
             Self::Commits => "commits",
+            Self::Sum => "sum",
+            Self::Created => "created",
         }
     }
 }
@@ -97,11 +113,15 @@ pub(crate) enum FileKind {
 }
 
 /// A run or response file, as listed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) kind: FileKind,
     pub(crate) bucket: u64,
     pub(crate) bytes: u64,
+    /// How many there are in a run; 0 for responses.
+    pub(crate) records: u64,
+    /// When the records in it were made, or the claims completed whose responses are in it.
+    pub(crate) written: Span,
 }
 
 /// One change. A commit makes any number of them, or none.
@@ -138,6 +158,25 @@ impl Contents {
     fn add_scope(&mut self, name: Box<str>, number: u32) {
         self.last_scope = self.last_scope.max(number);
         self.scopes.insert(name, number);
+    }
+
+    /// What some changes make of nothing.
+    pub(crate) fn from_edits(edits: &[Edit]) -> Self {
+        let mut contents = Self::default();
+        for edit in edits {
+            contents.apply(edit);
+        }
+        contents
+    }
+
+    /// The changes that make this of nothing, but for segments.
+    pub(crate) fn without_segments(&self) -> Vec<Edit> {
+        let meta = ALL_META.into_iter().filter(|meta| !matches!(meta, Meta::Commits | Meta::Sum));
+        let meta = meta.map(|meta| Edit::Meta(meta, self.meta(meta)));
+        let scopes = self.scopes.iter().map(|(name, &number)| Edit::Scope(name.clone(), number));
+        let buckets = self.buckets.iter().map(|(&id, &end)| Edit::Bucket { id, end });
+        let files = self.files.iter().map(|(&id, &listed)| Edit::File(id, listed));
+        meta.chain(scopes).chain(buckets).chain(files).collect()
     }
 
     fn apply(&mut self, edit: &Edit) {
@@ -217,11 +256,10 @@ impl Catalog {
             }
             create()?;
         }
-        let open = || {
-            let database = open_database(&*disk, &path).map_err(|error| to_error(&path, error))?;
-            let contents = read(&database).map_err(|error| to_error(&path, error))?;
-            Ok((database, contents))
-        };
+        if !fresh {
+            Self::peek(&*disk, &path)?;
+        }
+        let open = || load(&*disk, &path).map_err(|error| to_error(&path, error));
         let (database, contents) = match open() {
             Err(error) if fresh && !matches!(error, Error::Version { .. }) => {
                 create()?;
@@ -229,17 +267,27 @@ impl Catalog {
             }
             opened => opened?,
         };
-        let format = contents.meta(Meta::Format);
-        if format != 0 && format != u64::from(FORMAT) {
-            return Err(Error::Version {
-                found: u32::try_from(format).unwrap_or(u32::MAX),
-                supported: FORMAT,
-            });
-        }
+        check_format(&contents)?;
         let inner = Mutex::new(Inner { database: Some(database), closed: false, contents });
         let catalog = Self { path, disk, inner, bytes: AtomicU64::new(0) };
         catalog.measure();
         Ok(catalog)
+    }
+
+    /// Reads a catalog without changing it, as redb does where it repairs a file; what it cannot use
+    /// stays as it is.
+    pub(crate) fn peek(disk: &dyn Disk, path: &Path) -> Result<Contents> {
+        let bytes = image(disk, path)?;
+        let contents = shielded(|| match read_image(bytes)? {
+            (contents, true) => Ok(contents),
+            _ => Err(redb::Error::Corrupted("a page is damaged".into())),
+        });
+        let contents = contents.map_err(|error| to_error(path, error))?;
+        check_format(&contents)?;
+        if contents.meta(Meta::Format) == 0 {
+            return Err(Error::corrupt(path, 0, "it is empty, but there are files of a store beside it"));
+        }
+        Ok(contents)
     }
 
     /// What the catalog holds now.
@@ -259,28 +307,33 @@ impl Catalog {
 
     /// Makes changes durable, all or none.
     pub(crate) fn commit(&self, edits: Vec<Edit>) -> Result<(), CommitError> {
-        self.commit_with(|_| edits)
+        self.commit_with(|_| Ok(edits))
     }
 
     /// The same, with changes that depend on what is there.
-    pub(crate) fn commit_with(&self, edits: impl FnOnce(&Contents) -> Vec<Edit>) -> Result<(), CommitError> {
+    pub(crate) fn commit_with(
+        &self,
+        edits: impl FnOnce(&Contents) -> io::Result<Vec<Edit>>,
+    ) -> Result<(), CommitError> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         if inner.closed {
             return Err(CommitError::Failed(io::Error::other("the catalog is closed")));
         }
         if inner.database.is_none() {
-            let database = open_database(&*self.disk, &self.path).map_err(failed)?;
-            inner.contents = read(&database).map_err(failed)?;
+            let (database, contents) = load(&*self.disk, &self.path).map_err(failed)?;
+            inner.contents = contents;
             inner.database = Some(database);
         }
         let Some(database) = &inner.database else {
             return Err(CommitError::Failed(io::Error::other("the catalog is not open")));
         };
-        let mut edits = edits(&inner.contents);
+        let mut edits = edits(&inner.contents).map_err(|error| failed(redb::Error::Io(error)))?;
         let number = inner.contents.meta(Meta::Commits) + 1;
         edits.push(Edit::Meta(Meta::Commits, number));
-        let error = match write(database, &edits) {
+        let sum = inner.contents.sum_after(&edits);
+        edits.push(Edit::Meta(Meta::Sum, sum));
+        let error = match shielded(|| write(database, &edits)) {
             Ok(()) => {
                 for edit in &edits {
                     inner.contents.apply(edit);
@@ -291,13 +344,39 @@ impl Catalog {
             Err(error) => error,
         };
         // redb does not say whether a failed commit took effect. Only the disk knows.
-        inner.database = None;
-        let (database, contents) = open_database(&*self.disk, &self.path)
-            .and_then(|database| read(&database).map(|contents| (database, contents)))
-            .map_err(|error| CommitError::Unknown(io::Error::other(error)))?;
+        let broken = inner.database.take();
+        let _ = shielded(|| {
+            drop(broken);
+            Ok(())
+        });
+        let (database, contents) =
+            load(&*self.disk, &self.path).map_err(|error| CommitError::Unknown(io::Error::other(error)))?;
         inner.contents = contents;
         inner.database = Some(database);
         if inner.contents.meta(Meta::Commits) == number { Ok(()) } else { Err(failed(error)) }
+    }
+
+    /// Reads the file as it is on the device, and checks every page that counts.
+    pub(crate) fn check(&self) -> Result<()> {
+        let inner = self.inner.lock();
+        // Nothing is written meanwhile.
+        let bytes = image(&*self.disk, &self.path)?;
+        let number = inner.contents.meta(Meta::Commits);
+        drop(inner);
+        let checked = shielded(|| {
+            let (contents, whole) = read_image(bytes)?;
+            Ok((contents.meta(Meta::Commits) == number, whole))
+        });
+        match checked {
+            Ok((true, true)) => Ok(()),
+            Ok((false, _)) => Err(Error::corrupt(&self.path, 0, "the last commit is not in it any more")),
+            Ok((true, false)) => Err(Error::corrupt(&self.path, 0, "a page is damaged")),
+            Err(error) => Err(to_error(&self.path, error)),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Bytes of the catalog's file after the last commit.
@@ -316,10 +395,58 @@ impl Catalog {
         let mut inner = self.inner.lock();
         inner.closed = true;
         match inner.database.take() {
-            Some(database) => database.close().map_err(|error| to_error(&self.path, error.into())),
+            Some(database) => shielded(|| Ok(database.close()?)).map_err(|error| to_error(&self.path, error)),
             None => Ok(()),
         }
     }
+}
+
+fn check_format(contents: &Contents) -> Result<()> {
+    let format = contents.meta(Meta::Format);
+    if format == 0 || format == u64::from(FORMAT) {
+        return Ok(());
+    }
+    Err(Error::Version { found: u32::try_from(format).unwrap_or(u32::MAX), supported: FORMAT })
+}
+
+/// The bytes of a catalog's file, as they are on the device.
+fn image(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>> {
+    let read = || {
+        let file = disk.open(path)?;
+        disk::sync(&*file)?;
+        file.drop_cache()?;
+        let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
+        disk::read_exact_at(&*file, &mut bytes, 0)?;
+        Ok(bytes)
+    };
+    read().map_err(|error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Error::corrupt(path, 0, "the file is missing"),
+        _ => Error::io(path, error),
+    })
+}
+
+/// Reads the database in a file's bytes, and whether every page of it is sound, those included that
+/// only a later commit would read.
+fn read_image(bytes: Vec<u8>) -> Result<(Contents, bool), redb::Error> {
+    let image = ImageBackend { bytes: Mutex::new(bytes) };
+    let mut database = Builder::new().create_with_backend(image)?;
+    let contents = read(&database)?;
+    Ok((contents, database.check_integrity()?))
+}
+
+/// Opens and reads the database.
+fn load(disk: &dyn Disk, path: &Path) -> Result<(Database, Contents), redb::Error> {
+    shielded(|| {
+        let database = open_database(disk, path)?;
+        let contents = read(&database)?;
+        Ok((database, contents))
+    })
+}
+
+/// Turns a panic of redb, which takes the bytes it reads for its own, into an error.
+fn shielded<T>(work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+    let gave_up = |_| Err(redb::Error::Corrupted("redb panicked on what it read".into()));
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(gave_up)
 }
 
 /// Opens the database on what the device holds, not on what a failed sync or a killed process left
@@ -330,7 +457,7 @@ fn open_database(disk: &dyn Disk, path: &Path) -> Result<Database, redb::Error> 
     file.drop_cache()?;
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE_BYTES);
-    Ok(builder.create_with_backend(Backend { file })?)
+    Ok(builder.create_with_backend(FileBackend { file })?)
 }
 
 fn read(database: &Database) -> Result<Contents, redb::Error> {
@@ -357,22 +484,26 @@ fn read(database: &Database) -> Result<Contents, redb::Error> {
     }
     for row in transaction.open_table(FILES)?.iter()? {
         let (id, listed) = row?;
-        let (kind, bucket, bytes) = listed.value();
+        let (kind, bucket, bytes, records, first, last) = listed.value();
+        let written = Span { first: Time(first), last: Time(last) };
         let kind = match kind {
             0 => FileKind::Run,
             1 => FileKind::Responses,
             _ => return Err(redb::Error::Corrupted("an unknown kind of file is listed".into())),
         };
-        contents.files.insert(id.value(), Listed { kind, bucket, bytes });
+        contents.files.insert(id.value(), Listed { kind, bucket, bytes, records, written });
     }
     for row in transaction.open_table(SEGMENTS)?.iter()? {
         let (id, segment) = row?;
         contents.segments.insert(id.value(), segment.value());
     }
+    if contents.sum() != contents.meta(Meta::Sum) {
+        return Err(redb::Error::Corrupted("the rows are not the ones that were written".into()));
+    }
     Ok(contents)
 }
 
-const ALL_META: [Meta; 15] = [
+const ALL_META: [Meta; 17] = [
     Meta::Format,
     Meta::Seed,
     Meta::Era,
@@ -388,6 +519,8 @@ const ALL_META: [Meta; 15] = [
     Meta::Ordinal,
     Meta::Orphans,
     Meta::Commits,
+    Meta::Sum,
+    Meta::Created,
 ];
 
 fn write(database: &Database, edits: &[Edit]) -> Result<(), redb::Error> {
@@ -407,11 +540,13 @@ fn write(database: &Database, edits: &[Edit]) -> Result<(), redb::Error> {
                 Edit::Bucket { id, end } => drop(buckets.insert(id, end)?),
                 Edit::DropBucket(id) => drop(buckets.remove(id)?),
                 Edit::File(id, listed) => {
+                    let Span { first, last } = listed.written;
                     let kind = match listed.kind {
                         FileKind::Run => 0,
                         FileKind::Responses => 1,
                     };
-                    drop(files.insert(id, (kind, listed.bucket, listed.bytes))?);
+                    let Listed { bucket, bytes, records, .. } = *listed;
+                    drop(files.insert(id, (kind, bucket, bytes, records, first.0, last.0))?);
                 }
                 Edit::DropFile(id) => drop(files.remove(id)?),
                 Edit::Segment { file_id, ordinal, epoch } => {
@@ -426,12 +561,15 @@ fn write(database: &Database, edits: &[Edit]) -> Result<(), redb::Error> {
 
 fn to_error(path: &Path, error: redb::Error) -> Error {
     match error {
-        redb::Error::Io(error) => Error::io(path, error),
-        redb::Error::Corrupted(_) => Error::corrupt(path, 0, "the database is damaged"),
+        redb::Error::Io(error) if is_of_the_disk(&error) => Error::io(path, error),
+        error @ (redb::Error::PreviousIo
+        | redb::Error::DatabaseClosed
+        | redb::Error::DatabaseAlreadyOpen
+        | redb::Error::LockPoisoned(_)) => Error::io(path, io::Error::other(error)),
         redb::Error::TableTypeMismatch { .. } | redb::Error::TypeDefinitionChanged { .. } => {
             Error::corrupt(path, 0, "a table is not of the expected type")
         }
-        other => Error::io(path, io::Error::other(other)),
+        _ => Error::corrupt(path, 0, "the database is damaged"),
     }
 }
 
@@ -440,34 +578,6 @@ fn failed(error: redb::Error) -> CommitError {
         redb::Error::Io(error) if disk::is_no_space(&error) => CommitError::NoSpace(error),
         redb::Error::Io(error) => CommitError::Failed(error),
         other => CommitError::Failed(io::Error::other(other)),
-    }
-}
-
-/// redb's storage on our disk.
-#[derive(Debug)]
-struct Backend {
-    file: Arc<dyn DiskFile>,
-}
-
-impl StorageBackend for Backend {
-    fn len(&self) -> Result<u64, io::Error> {
-        self.file.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
-        disk::read_exact_at(&*self.file, out, offset)
-    }
-
-    fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        self.file.set_len(len)
-    }
-
-    fn sync_data(&self) -> Result<(), io::Error> {
-        disk::sync(&*self.file)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        disk::write_all_at(&*self.file, data, offset)
     }
 }
 
@@ -481,7 +591,8 @@ mod tests {
         let disk = MemoryDisk::new(1);
         let catalog = Catalog::open(Arc::new(disk.clone()), Path::new("d"), true).unwrap();
         assert_eq!(catalog.meta(Meta::Format), 0);
-        let listed = Listed { kind: FileKind::Responses, bucket: 4, bytes: 100 };
+        let listed =
+            Listed { kind: FileKind::Responses, bucket: 4, bytes: 100, records: 0, written: Span::EMPTY };
         catalog
             .commit(vec![
                 Edit::Meta(Meta::Format, FORMAT.into()),

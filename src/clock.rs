@@ -141,6 +141,11 @@ impl Time {
         Self(self.0.saturating_add(nanos(by)).min(u64::MAX - 1))
     }
 
+    /// `self - by`, at least the first moment.
+    pub(crate) fn before(self, by: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(by)))
+    }
+
     /// How long it is from `earlier` to here; zero if that is later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -43,8 +43,10 @@ mod engine;
 mod error;
 mod guard;
 mod histogram;
+mod identity;
 mod journal;
 mod key;
+mod lenient;
 mod live;
 mod options;
 mod outcome;
@@ -57,14 +59,17 @@ mod runs;
 pub mod sabotage;
 #[cfg(not(feature = "sabotage"))]
 mod sabotage;
+mod salvage;
 mod scope;
 #[cfg(feature = "simulation")]
 pub mod simulation;
+mod span;
 mod stamp;
 mod stats;
 mod store;
 mod sync;
 mod timestamp;
+mod verification;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, Result};
@@ -74,10 +79,12 @@ pub use outcome::{Advance, Busy, InProgress, Mark, Outcome, Record, Response, Se
 pub use pending::Pending;
 pub use redb;
 pub use request::Request;
+pub use salvage::{Missing, Salvaged};
 pub use scope::Scope;
 pub use stats::{Maintenance, Stats};
 pub use store::Store;
 pub use timestamp::Timestamp;
+pub use verification::{Problem, Verification, VerifyProgress};
 
 /// The README's examples are tests.
 #[cfg(doctest)]

@@ -12,6 +12,7 @@ use crate::journal::frame::frame_bound;
 use crate::journal::segment::SEGMENT_HEADER;
 use crate::key::KEY_PREFIX;
 use crate::record::RECORD_OVERHEAD;
+use crate::salvage::Salvaged;
 use crate::store::Store;
 
 /// The longest fingerprint, in bytes.
@@ -236,6 +237,16 @@ impl Options {
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
         self.check()?;
         Store::open_with(self, path.as_ref())
+    }
+
+    /// Opens a damaged store as [`Store::salvage`] does, with these options.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::salvage`].
+    pub fn salvage(self, path: impl AsRef<Path>) -> Result<Salvaged> {
+        self.check()?;
+        Store::salvage_with(self, path.as_ref())
     }
 
     fn check(&self) -> Result<()> {

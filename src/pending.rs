@@ -56,7 +56,9 @@ impl<T> fmt::Debug for Pending<T> {
 }
 
 /// Runs `work` on a thread of its own, begun at the first poll.
-pub(crate) async fn on_thread(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+pub(crate) async fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     let shared = Arc::new(Mutex::new(Outcome { result: None, waker: None }));
     let done = Arc::clone(&shared);
     let spawned = thread::Builder::new().name("oncedb-lifecycle".into()).spawn(move || {
@@ -82,8 +84,8 @@ pub(crate) async fn on_thread(work: impl FnOnce() -> Result<()> + Send + 'static
     .await
 }
 
-struct Outcome {
-    result: Option<Result<()>>,
+struct Outcome<T> {
+    result: Option<Result<T>>,
     waker: Option<Waker>,
 }
 

@@ -10,6 +10,8 @@
 //! | `expires_at` | v: `purge_at − expires_at` | done, released, mark |
 //! | `completed_at` | v: `expires_at − completed_at` | done |
 //! | `claimed_at` | v: `completed_at − claimed_at` | done |
+//! | `given_up_at` | v: `expires_at − given_up_at` | released |
+//! | `forgotten_at` | 8 | tombstone |
 //! | `applied_at` | 8 | mark |
 //! | `claimed_at`, window | 8, v | begin |
 //! | attempt | v | done, released, begin |
@@ -50,7 +52,7 @@ pub(crate) enum Body<'a> {
     /// A claim that was given up; reads as absent, except to the next attempt.
     Released(Released<'a>),
     /// A forgotten key or mark.
-    Tombstone,
+    Tombstone { forgotten_at: Time },
     /// The last applied timestamp of an entity.
     Mark(Mark<'a>),
     /// A claim in progress; only in the journal.
@@ -72,6 +74,7 @@ pub(crate) struct Done<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Released<'a> {
+    pub(crate) given_up_at: Time,
     pub(crate) expires_at: Time,
     pub(crate) attempt: u32,
     pub(crate) cause: Cause,
@@ -176,10 +179,11 @@ impl<'a> StoredRecord<'a> {
             }
             Body::Released(released) => {
                 put_varint(out, nanos(self.purge_at.since(released.expires_at)));
+                put_varint(out, nanos(released.expires_at.since(released.given_up_at)));
                 put_varint(out, released.attempt.into());
                 put_optional(out, released.note);
             }
-            Body::Tombstone => {}
+            Body::Tombstone { forgotten_at } => out.extend_from_slice(&forgotten_at.0.to_le_bytes()),
             Body::Mark(mark) => {
                 put_varint(out, nanos(self.purge_at.since(mark.expires_at)));
                 out.extend_from_slice(&mark.applied_at.0.to_le_bytes());
@@ -225,7 +229,7 @@ impl<'a> StoredRecord<'a> {
                 let taken_back = if released.taken_back { TAKEN_BACK } else { 0 };
                 (RELEASED, cause | taken_back | note_flag(released.note))
             }
-            Body::Tombstone => (TOMBSTONE, 0),
+            Body::Tombstone { .. } => (TOMBSTONE, 0),
             Body::Mark(mark) => {
                 let sequence = if mark.timestamp.as_sequence().is_some() { SEQUENCE } else { 0 };
                 let restored = if mark.restored { RESTORED } else { 0 };
@@ -259,8 +263,10 @@ impl<'a> StoredRecord<'a> {
                 })
             }
             RELEASED if flags & !(NOTE | ABORTED | LEASE_EXPIRED | TAKEN_BACK) == 0 => {
+                let expires_at = earlier(purge_at, reader.varint()?)?;
                 Body::Released(Released {
-                    expires_at: earlier(purge_at, reader.varint()?)?,
+                    given_up_at: earlier(expires_at, reader.varint()?)?,
+                    expires_at,
                     attempt: attempt(&mut reader)?,
                     cause: match flags & (ABORTED | LEASE_EXPIRED) {
                         0 => Cause::Orphaned,
@@ -272,7 +278,7 @@ impl<'a> StoredRecord<'a> {
                     note: optional(&mut reader, flags & NOTE != 0)?,
                 })
             }
-            TOMBSTONE if flags == 0 => Body::Tombstone,
+            TOMBSTONE if flags == 0 => Body::Tombstone { forgotten_at: Time(reader.u64()?) },
             MARK if flags & !(SEQUENCE | SETTER | RESTORED) == 0 => Body::Mark(Mark {
                 expires_at: earlier(purge_at, reader.varint()?)?,
                 applied_at: Time(reader.u64()?),
@@ -300,7 +306,9 @@ impl<'a> StoredRecord<'a> {
             Body::Done(done) => done.completed_at,
             Body::Mark(mark) => mark.applied_at,
             Body::Begin(begin) => begin.claimed_at,
-            Body::Released(_) | Body::Tombstone | Body::LogStart { .. } => Time(0),
+            Body::Released(released) => released.given_up_at,
+            Body::Tombstone { forgotten_at } => forgotten_at,
+            Body::LogStart { .. } => Time(0),
         }
     }
 }
@@ -422,7 +430,8 @@ mod tests {
                 round_trip(&StoredRecord { key, purge_at, body: Body::Done(done) });
             }
             for cause in [Cause::Orphaned, Cause::Aborted, Cause::LeaseExpired] {
-                let released = Released { expires_at, attempt, cause, taken_back: refusal, note: blob };
+                let given_up_at = completed_at;
+                let released = Released { given_up_at, expires_at, attempt, cause, taken_back: refusal, note: blob };
                 round_trip(&StoredRecord { key, purge_at, body: Body::Released(released) });
             }
             for timestamp in [Timestamp::sequence(number), Timestamp::from_micros(micros)] {
@@ -434,7 +443,7 @@ mod tests {
             let window = Duration::from_nanos(window);
             let begin = Begin { claimed_at, window, attempt, fingerprint: blob, note: blob };
             round_trip(&StoredRecord { key, purge_at, body: Body::Begin(begin) });
-            round_trip(&StoredRecord { key, purge_at, body: Body::Tombstone });
+            round_trip(&StoredRecord { key, purge_at, body: Body::Tombstone { forgotten_at: claimed_at } });
             let body = Body::LogStart { segment: number, last_seq: claimed };
             round_trip(&StoredRecord { key, purge_at, body });
         }
@@ -448,7 +457,8 @@ mod tests {
 
     #[test]
     fn an_unknown_kind_or_flag_is_refused() {
-        let record = StoredRecord { key: b"k", purge_at: Time(1), body: Body::Tombstone };
+        let body = Body::Tombstone { forgotten_at: Time(1) };
+        let record = StoredRecord { key: b"k", purge_at: Time(1), body };
         for (place, value) in [(0, 0), (0, 7), (1, 1)] {
             let mut bytes = record.to_bytes();
             bytes[place] = value;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use crate::disk::Lock;
 use crate::engine::batch::Batch;
 use crate::engine::claim::Purpose;
+use crate::engine::salvage::salvage;
 use crate::engine::{Ask, Engine};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
@@ -15,11 +16,13 @@ use crate::options::{Options, ScopeOptions};
 use crate::outcome::{Outcome, Record};
 use crate::pending::{Pending, on_thread};
 use crate::request::{Request, begun, claimed};
+use crate::salvage::{Missing, Salvaged};
 use crate::scope::{Scope, ScopeCore};
 use crate::stats::{Maintenance, Stats};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, ThreadId};
 use crate::sync::{Condvar, Mutex, RwLock};
+use crate::verification::{Verification, VerifyProgress};
 
 const LOCK_FILE: &str = "lock";
 
@@ -185,14 +188,55 @@ impl Store {
         Options::default()
     }
 
+    /// Opens a damaged store with all defaults: keeps what is sound, and says what is missing. Damaged
+    /// files are copied to the directory `damaged` inside of the store first. Never called by anything
+    /// else: whether a store may lose something is for you to say, best after a copy of the whole
+    /// directory was made. A store that is sound is opened as by [`open`](Self::open).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # oncedb::Store::open(dir.path())?.close()?;
+    /// use oncedb::{Error, Store};
+    ///
+    /// let store = match Store::open(dir.path()) {
+    ///     Err(Error::Corrupt { .. }) => {
+    ///         let salvaged = Store::salvage(dir.path())?;
+    ///         for missing in &salvaged.missing {
+    ///             eprintln!("{missing}"); // events of this time may be processed again
+    ///         }
+    ///         salvaged.store
+    ///     }
+    ///     opened => opened?,
+    /// };
+    /// # Ok::<(), oncedb::Error>(())
+    /// ```
+    ///
+    /// It reads all files, and takes as long. If it is interrupted, do it again. What it tells is also
+    /// left in a file `damaged/report.1` (or the next number).
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open). [`Error::Corrupt`] only where the catalog is damaged, and so are both
+    /// copies of what it could be made from.
+    pub fn salvage(path: impl AsRef<Path>) -> Result<Salvaged> {
+        Options::default().salvage(path)
+    }
+
     pub(crate) fn open_with(options: Options, dir: &Path) -> Result<Self> {
-        let disk = Arc::clone(&options.disk);
-        disk.create_dir(dir).map_err(|error| Error::io(dir, error))?;
-        let lock_path = dir.join(LOCK_FILE);
-        let lock = disk.lock(&lock_path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => Error::Locked { path: dir.to_path_buf() },
-            _ => Error::io(&lock_path, error),
-        })?;
+        let lock = lock(&options, dir)?;
+        Self::open_locked(options, dir, lock)
+    }
+
+    pub(crate) fn salvage_with(options: Options, dir: &Path) -> Result<Salvaged> {
+        let lock = lock(&options, dir)?;
+        let losses = salvage(dir, &options)?;
+        let store = Self::open_locked(options, dir, lock)?;
+        let mapping = store.inner.engine()?.mapping();
+        let missing = losses.into_iter().map(|loss| Missing::of(loss, mapping)).collect();
+        Ok(Salvaged { store, missing })
+    }
+
+    fn open_locked(options: Options, dir: &Path, lock: Box<dyn Lock>) -> Result<Self> {
         let engine = Engine::open(dir, options.clone(), None)?;
         let inner = Inner {
             dir: dir.to_path_buf(),
@@ -345,6 +389,45 @@ impl Store {
         self.inner.engine()?.maintain()
     }
 
+    /// Reads every file and checks everything that can be checked: checksums, the order of records
+    /// and frames, filters, and that the files fit one another. The store stays in use meanwhile, and
+    /// damage does not end the check. It reads from the device and not from the page cache; let it
+    /// run as often as you would have a disk scrubbed.
+    ///
+    /// What it does not read is in no use: free journal segments, responses that no record points to.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`], [`Error::OutcomeUnknown`], [`Error::Poisoned`]. Damage is no error here.
+    pub fn verify(&self) -> Result<Verification> {
+        self.verify_with(|_| {})
+    }
+
+    /// [`verify`](Self::verify), and says now and then how far it is.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = oncedb::Store::open(dir.path())?;
+    /// let verification = store.verify_with(|progress| {
+    ///     println!("{} of {} bytes, at {}", progress.bytes_done, progress.bytes_total, progress.path.display());
+    /// })?;
+    /// assert!(verification.is_sound());
+    /// # Ok::<(), oncedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`verify`](Self::verify).
+    pub fn verify_with(&self, mut progress: impl FnMut(&VerifyProgress<'_>)) -> Result<Verification> {
+        self.inner.engine()?.verify(&mut progress)
+    }
+
+    /// [`verify`](Self::verify) for any executor, on a thread of its own.
+    pub fn verify_async(&self) -> Pending<Verification> {
+        let store = self.clone();
+        Pending::new(on_thread(move || store.verify()))
+    }
+
     /// A picture of the store. Looks at every recent key: not for a hot path.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -471,6 +554,16 @@ impl Store {
 fn all_claimed(engine: &Arc<Engine>, batch: Batch) -> Vec<Result<Outcome<Record>>> {
     let mapping = engine.mapping();
     batch.deliver().into_iter().map(|answer| Ok(claimed(engine, mapping, answer?))).collect()
+}
+
+/// Takes the lock of a directory, which is made if it is not there.
+fn lock(options: &Options, dir: &Path) -> Result<Box<dyn Lock>> {
+    options.disk.create_dir(dir).map_err(|error| Error::io(dir, error))?;
+    let path = dir.join(LOCK_FILE);
+    options.disk.lock(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => Error::Locked { path: dir.to_path_buf() },
+        _ => Error::io(&path, error),
+    })
 }
 
 fn claim_purpose() -> Purpose {

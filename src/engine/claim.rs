@@ -510,8 +510,14 @@ pub(super) fn mark_record(
 pub(super) fn released_record(attempt: &Attempt, cause: Cause, now: Time) -> Vec<u8> {
     let note = attempt.progress().note.clone();
     let expires_at = now.after(attempt.window);
-    let released =
-        Released { expires_at, attempt: attempt.number, cause, taken_back: false, note: note.as_deref() };
+    let released = Released {
+        given_up_at: now,
+        expires_at,
+        attempt: attempt.number,
+        cause,
+        taken_back: false,
+        note: note.as_deref(),
+    };
     let body = Body::Released(released);
     StoredRecord { key: &attempt.key.bytes, purge_at: expires_at.max(attempt.shadow), body }.to_bytes()
 }

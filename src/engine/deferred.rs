@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::Engine;
 use super::claim::{Grant, Granted};
 use super::view::{IdView, Lookup, id_view};
+use crate::clock::Time;
 use crate::error::Result;
 use crate::guard::Cause;
 use crate::journal::{Haste, Room};
@@ -87,6 +88,7 @@ impl Engine {
                 return None;
             };
             let released = Released {
+                given_up_at: now.max(done.completed_at).min(done.expires_at),
                 expires_at: done.expires_at,
                 attempt: done.attempt,
                 cause: Cause::Aborted,
@@ -98,7 +100,7 @@ impl Engine {
         let limit = self.options.max_key_len;
         let mark = holder
             .zip(order)
-            .and_then(|(attempt, order)| mark_taken_back(&mut locked, attempt, order, limit));
+            .and_then(|(attempt, order)| mark_taken_back(&mut locked, attempt, order, limit, now));
         let records: Vec<&[u8]> = released.iter().chain(&mark).map(Vec::as_slice).collect();
         if records.is_empty() {
             return Ok(false);
@@ -136,6 +138,7 @@ fn mark_taken_back(
     attempt: &Attempt,
     order: &Order,
     limit: usize,
+    now: Time,
 ) -> Option<Vec<u8>> {
     let entry = locked.second().find(&order.entity)?;
     let State::Settled { record, undelivered: Some(holder) } = &entry.state else { return None };
@@ -149,7 +152,7 @@ fn mark_taken_back(
             let setter = mark.setter.filter(|setter| setter.len() <= limit);
             Body::Mark(Mark { restored: true, setter, ..mark })
         }
-        _ => Body::Tombstone,
+        _ => Body::Tombstone { forgotten_at: now },
     };
     Some(StoredRecord { key: &order.entity.bytes, purge_at, body }.to_bytes())
 }

@@ -15,7 +15,7 @@ use crate::catalog::{Catalog, CommitError, Edit, Meta};
 use crate::clock::Time;
 use crate::error::{Error, Result};
 use crate::guard::Cause;
-use crate::journal::segment::{self, Segment, Use};
+use crate::journal::segment::{self, Origin, Segment, Use};
 use crate::journal::{Haste, Lead, Room};
 use crate::live::attempt::wake;
 use crate::live::{Attempt, Entry, State};
@@ -73,8 +73,14 @@ impl SegmentPool {
         }
         let ordinal = self.ordinal + 1;
         let dir = dir.join(JOURNAL_DIR);
+        let origin = Origin {
+            era: catalog.meta(Meta::Era),
+            released: catalog.meta(Meta::Released),
+            store_time: catalog.meta(Meta::StoreTime),
+            wall_time: catalog.meta(Meta::WallTime),
+        };
         let epoch = if sabotage::is(Break::ReuseEpoch) { 7 } else { options.disk.random() };
-        let use_ = Use { file_id, ordinal, epoch, size };
+        let use_ = Use { file_id, ordinal, epoch, size, origin };
         let segment = Segment::prepare(&*options.disk, &dir, use_)
             .map_err(|error| FlushError::Write(segment::path(&dir, file_id), error))?;
         let next_file = self.next_file.max(file_id + 1);

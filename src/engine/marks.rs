@@ -105,8 +105,8 @@ impl Engine {
         if mark.mark.is_none() {
             return Ok(Step::Done((mark.hides.then_some(mark.seq), false)));
         }
-        let record =
-            StoredRecord { key: &entity.bytes, purge_at: mark.shadow, body: Body::Tombstone }.to_bytes();
+        let body = Body::Tombstone { forgotten_at: self.now() };
+        let record = StoredRecord { key: &entity.bytes, purge_at: mark.shadow, body }.to_bytes();
         let haste = self.options.durability.haste();
         match self.journal.append(&[&record], Room::Claim { reserve: 0 }, haste) {
             Ok(seq) => {

@@ -2,7 +2,7 @@
 //!
 //! [`open`] recovers, [`view`] reads a key's state, [`claim`] reaches verdicts, [`settle`] ends
 //! claims, [`marks`] keeps order, [`drive`] waits for both kinds of callers, [`maintain`] runs in the
-//! background, [`close`] ends it all.
+//! background, [`close`] ends it all; [`verify`] reads every file.
 //!
 //! Lock order: shard, attempt's progress; shard, journal. Nothing is waited for under a shard lock.
 
@@ -16,8 +16,11 @@ mod handover;
 mod maintain;
 pub(crate) mod marks;
 mod open;
+mod rebuild;
+pub(crate) mod salvage;
 mod settle;
 mod threadless;
+mod verify;
 pub(crate) mod view;
 mod work;
 
@@ -27,6 +30,7 @@ use std::sync::Arc;
 use crate::catalog::{Catalog, Edit};
 use crate::clock::{Time, Timeline, WallMapping};
 use crate::error::{Error, Result};
+use crate::identity::Identity;
 use crate::journal::{Haste, Journal};
 use crate::key::{Key, KeyHasher, Kind};
 use crate::live::{Attempt, LiveMap};
@@ -198,7 +202,11 @@ impl Engine {
         let mut number = 0;
         let committed = self.catalog.commit_with(|contents| {
             number = contents.last_scope + 1;
-            vec![Edit::Scope(name.into(), number)]
+            // Before the catalog knows it: the copies must not know less.
+            let mut identity = Identity::of(contents);
+            identity.scopes.insert(name.into(), number);
+            identity.write(&*self.options.disk, &self.dir)?;
+            Ok(vec![Edit::Scope(name.into(), number)])
         });
         match committed {
             Ok(()) => Ok(number),

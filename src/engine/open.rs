@@ -17,10 +17,12 @@ use super::handover::Handover;
 use super::maintain::{FlushHistory, Hold, SegmentPool};
 use super::work::Work;
 use super::{Counters, Engine, Life, TOKEN_BITS};
-use crate::catalog::{CATALOG_FILE, Catalog, Contents, Edit, FORMAT, Meta};
+use crate::catalog::{Catalog, Contents, Edit, FORMAT, Meta};
 use crate::clock::{Time, Timeline};
+use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::guard::Cause;
+use crate::identity::Identity;
 use crate::journal::replay::{Known, Replayed, replay};
 use crate::journal::segment::Segment;
 use crate::journal::{AppendError, Haste, Journal, Room};
@@ -35,7 +37,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::sync::{Mutex, RwLock, thread};
 
 pub(crate) const JOURNAL_DIR: &str = "journal";
-const RUNS_DIR: &str = "runs";
+pub(super) const RUNS_DIR: &str = "runs";
 
 /// Tokens grow with every opening, and have this many.
 const MOST_OPENINGS: u64 = 1 << (u64::BITS - TOKEN_BITS);
@@ -60,8 +62,9 @@ impl Engine {
         let fresh = is_fresh(dir, &options)?;
         let catalog = Catalog::open(Arc::clone(&disk), dir, fresh)?;
         if catalog.meta(Meta::Format) == 0 {
-            set_up(&catalog, dir, &options, fresh)?;
+            set_up(&catalog, &options)?;
         }
+        agree_on_identity(&catalog, dir, &*disk)?;
         let contents = catalog.contents();
         let (runs, mut unlisted) = RunStore::open(&disk, dir.join(RUNS_DIR), &contents)?;
         let hasher = KeyHasher::new(contents.meta(Meta::Seed));
@@ -69,6 +72,8 @@ impl Engine {
         let live = LiveMap::default();
         let mut latest = Time(0);
         let segments = open_segments(&options, &dir.join(JOURNAL_DIR), &contents, &mut unlisted)?;
+        // The catalog's number, unless it lost the commits since.
+        let era = segments.iter().map(|segment| segment.origin.era).max().unwrap_or(0);
         let known = Known { released: contents.meta(Meta::Released), durable: contents.meta(Meta::Durable) };
         let replayed = replay(segments, known, &mut |seq, record, bytes| {
             latest = latest.max(record.written_at());
@@ -95,7 +100,7 @@ impl Engine {
         let orphans = adopt_orphans(&live, known.released, start);
 
         let mut pool = segment_pool(&contents, &replayed);
-        let era = contents.meta(Meta::Era) + 1;
+        let era = contents.meta(Meta::Era).max(era) + 1;
         if era >= MOST_OPENINGS {
             return Err(Error::Full { limit: None, what: "the count of openings, which tokens rely on," });
         }
@@ -181,31 +186,55 @@ impl Engine {
     }
 }
 
-/// Whether there is no run and no segment.
-fn is_fresh(dir: &Path, options: &Options) -> Result<bool> {
+/// Sees to it that the catalog and the copies of the identity know the same.
+fn agree_on_identity(catalog: &Catalog, dir: &Path, disk: &dyn Disk) -> Result<()> {
+    let failed = |error| Error::io(dir, error);
+    let copies = Identity::read(disk, dir).map_err(failed)?;
+    let contents = catalog.contents();
+    if let Some(copy) = &copies.newest {
+        if copy.seed != contents.meta(Meta::Seed) {
+            let what = "it is the catalog of another store than the files named identity beside it";
+            return Err(Error::corrupt(catalog.path(), 0, what));
+        }
+        // A scope that was written down before the process died, or whose commit the catalog has lost.
+        let taken = |number| contents.scopes.values().any(|&known| known == number);
+        let unknown = copy.scopes.iter().filter(|(name, _)| !contents.scopes.contains_key(*name));
+        let unknown = unknown.filter(|&(_, &number)| !taken(number));
+        let edits: Vec<_> = unknown.map(|(name, &number)| Edit::Scope(name.clone(), number)).collect();
+        if !edits.is_empty() {
+            catalog.commit(edits).map_err(|error| Error::from(FlushError::Catalog(error)))?;
+        }
+    }
+    let identity = Identity::of(&catalog.contents());
+    if copies.complete && copies.newest.is_some_and(|copy| copy.is_same_as(&identity)) {
+        return Ok(());
+    }
+    identity.write(disk, dir).map_err(failed)
+}
+
+/// Whether there is no run, no segment and no identity.
+pub(super) fn is_fresh(dir: &Path, options: &Options) -> Result<bool> {
     for part in [dir.join(JOURNAL_DIR), dir.join(RUNS_DIR)] {
         if !options.disk.list(&part).map_err(|error| Error::io(&part, error))?.is_empty() {
             return Ok(false);
         }
     }
-    Ok(true)
+    let copies = Identity::read(&*options.disk, dir).map_err(|error| Error::io(dir, error))?;
+    Ok(!copies.any)
 }
 
 /// Makes an empty store.
-fn set_up(catalog: &Catalog, dir: &Path, options: &Options, fresh: bool) -> Result<()> {
-    if !fresh {
-        let what = "it is missing or empty, but there are files of a store beside it";
-        return Err(Error::corrupt(&dir.join(CATALOG_FILE), 0, what));
-    }
+fn set_up(catalog: &Catalog, options: &Options) -> Result<()> {
     let wall = options.clock.wall();
     let mut edits = stamp_edits(Stamps { last: Stamp::new(Time::from_wall(wall), wall), above: None });
     edits.push(Edit::Meta(Meta::Format, FORMAT.into()));
     edits.push(Edit::Meta(Meta::Seed, options.disk.random()));
+    edits.push(Edit::Meta(Meta::Created, Time::from_wall(wall).0));
     catalog.commit(edits).map_err(|error| FlushError::Catalog(error).into())
 }
 
 /// Opens the segments in use, and adds to the paths of files that the catalog does not list.
-fn open_segments(
+pub(super) fn open_segments(
     options: &Options,
     dir: &Path,
     contents: &Contents,
@@ -220,7 +249,7 @@ fn open_segments(
     in_use.map(|(&file_id, &(ordinal, epoch))| Segment::open(disk, dir, file_id, ordinal, epoch)).collect()
 }
 
-fn stored_stamps(contents: &Contents) -> Stamps {
+pub(super) fn stored_stamps(contents: &Contents) -> Stamps {
     let stamp =
         |time, wall| Stamp { time: Time(contents.meta(time)), wall: contents.meta(wall).cast_signed() };
     Stamps::new(stamp(Meta::StoreTime, Meta::WallTime), stamp(Meta::AboveStoreTime, Meta::AboveWallTime))
@@ -237,7 +266,7 @@ pub(super) fn stamp_edits(stamps: Stamps) -> Vec<Edit> {
 }
 
 /// Where the timeline goes on.
-fn start_time(options: &Options, stamps: Stamps, latest: Time) -> Time {
+pub(super) fn start_time(options: &Options, stamps: Stamps, latest: Time) -> Time {
     let most = match options.downtime {
         Downtime::Counts => FURTHEST_JUMP,
         Downtime::Pauses { at_most } => at_most.min(FURTHEST_JUMP),
@@ -273,7 +302,7 @@ fn last_expiry(live: &LiveMap) -> Time {
 
 /// Makes orphans of the claims in progress that the log left, drops what runs hold already, and
 /// returns how many orphans there are.
-fn adopt_orphans(live: &LiveMap, released: u64, now: Time) -> u64 {
+pub(super) fn adopt_orphans(live: &LiveMap, released: u64, now: Time) -> u64 {
     let mut orphans = 0;
     for shard in live.shards() {
         let (mut before, mut after) = (0, 0);
@@ -286,13 +315,15 @@ fn adopt_orphans(live: &LiveMap, released: u64, now: Time) -> u64 {
             orphans += 1;
             let expires_at = now.after(begin.window);
             let body = Body::Released(Released {
+                given_up_at: now,
                 expires_at,
                 attempt: begin.attempt,
                 cause: Cause::Orphaned,
                 taken_back: false,
                 note: begin.note,
             });
-            let body = if sabotage::is(Break::DropOrphans) { Body::Tombstone } else { body };
+            let body =
+                if sabotage::is(Break::DropOrphans) { Body::Tombstone { forgotten_at: now } } else { body };
             let record = StoredRecord { key, purge_at: purge_at.max(expires_at), body }.to_bytes();
             before += entry.cost();
             // Not in a run yet, however old its frame is.

@@ -231,7 +231,8 @@ impl Engine {
                 (past.shadow.max(kept), false, past.lapsed)
             }
         };
-        let record = StoredRecord { key: &key.bytes, purge_at, body: Body::Tombstone }.to_bytes();
+        let body = Body::Tombstone { forgotten_at: now };
+        let record = StoredRecord { key: &key.bytes, purge_at, body }.to_bytes();
         let haste = self.options.durability.haste();
         let seq = match self.journal.append(&[&record], Room::Claim { reserve: 0 }, haste) {
             Ok(seq) => seq,

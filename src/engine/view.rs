@@ -186,7 +186,7 @@ fn id_of_record(bytes: &Arc<[u8]>, seq: u64, now: Time) -> Result<IdView> {
             });
             IdView::Absent(Past { freed: previous.is_some(), previous, hides: released.taken_back, ..past })
         }
-        Body::Tombstone => IdView::Absent(Past { freed: true, hides: true, ..past }),
+        Body::Tombstone { .. } => IdView::Absent(Past { freed: true, hides: true, ..past }),
         _ => IdView::Absent(past),
     })
 }
@@ -216,7 +216,7 @@ pub(crate) fn mark_view(
         (None, None) => return Ok(MarkView::default()),
     };
     let StoredRecord { purge_at: shadow, body, .. } = decode(bytes)?;
-    let hides = matches!(body, Body::Tombstone | Body::Mark(Mark { restored: true, .. }));
+    let hides = matches!(body, Body::Tombstone { .. } | Body::Mark(Mark { restored: true, .. }));
     let shown = match before {
         Some(attempt) => attempt.order.as_ref().and_then(|order| order.outer_before.as_ref()),
         None => Some(bytes),

@@ -10,6 +10,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use super::batch::{Batch, Fault};
+use super::check::Extent;
 use super::frame;
 use super::segment::{SEGMENT_HEADER, Segment};
 use super::ticker::Ticker;
@@ -484,6 +485,23 @@ impl Journal {
     pub(crate) fn retirable(&self, seq: u64) -> Vec<Segment> {
         let log = self.log.lock();
         log.used.iter().filter(|used| used.last_seq <= seq).map(|used| used.segment.clone()).collect()
+    }
+
+    /// The segments that hold the log now.
+    pub(crate) fn extent(&self) -> Extent {
+        let log = self.log.lock();
+        let durable = self.durable();
+        let current = Used { segment: log.current.clone(), last_seq: durable };
+        let begun = log.used.iter().cloned().chain([current]).collect();
+        Extent { begun, ready: log.ready.iter().cloned().collect(), durable }
+    }
+
+    /// Whether a segment of this ordinal belongs to the log or stands ready: nobody has prepared its
+    /// file for another use.
+    pub(crate) fn holds(&self, ordinal: u64) -> bool {
+        let log = self.log.lock();
+        let used = log.used.iter().map(|used| &used.segment);
+        used.chain([&log.current]).chain(&log.ready).any(|segment| segment.ordinal == ordinal)
     }
 
     /// Gives up full segments, by their file ids.

@@ -8,13 +8,18 @@
 //! | 16 | 8 | ordinal: the segment's place in the log |
 //! | 24 | 8 | epoch: random, new at every use |
 //! | 32 | 8 | size of the file |
-//! | 40 | 20 | zeros |
-//! | 60 | 4 | CRC-32 over bytes 0 to 59 |
-//! | 64 | 448 | zeros |
+//! | 40 | 8 | era of the opening that prepared it |
+//! | 48 | 8 | released number then |
+//! | 56 | 8 | the clock's last stamp then: store time |
+//! | 64 | 8 | and the wall time that went with it |
+//! | 72 | 52 | zeros |
+//! | 124 | 4 | CRC-32 over bytes 0 to 123 |
+//! | 128 | 384 | zeros |
 //! | 512 | | frames; then zeros, or what an earlier use left |
 //!
 //! The header is synced, and ordinal and epoch are in the catalog, before the first frame is written,
-//! so a header that does not read is damage and never a torn write.
+//! so a header that does not read is damage and never a torn write. What the catalog knew then is
+//! repeated in the header, so that a lost catalog can be made anew.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,8 +37,8 @@ pub(crate) const SEGMENT_HEADER: u64 = FRAMES_AT as u64;
 pub(crate) const FRAMES_AT: usize = 512;
 
 const MAGIC: &[u8; 8] = b"ONCEJRNL";
-const VERSION: u32 = 1;
-const CHECKED: usize = 60;
+pub(super) const VERSION: u32 = 1;
+const CHECKED: usize = 124;
 /// Zeros are written in pieces of this size. Larger ones make larger units in the page cache, and each
 /// later sync slower (measured: 79 us at 64 KiB, 85 us at 1 MiB, 97 us at 8 MiB).
 const FILL_PIECE: usize = 64 << 10;
@@ -46,8 +51,27 @@ pub(crate) struct Segment {
     pub(crate) ordinal: u64,
     pub(crate) epoch: u64,
     pub(crate) size: u64,
+    pub(crate) origin: Origin,
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn DiskFile>,
+}
+
+/// What the catalog knew when a segment was prepared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) era: u64,
+    pub(crate) released: u64,
+    pub(crate) store_time: u64,
+    pub(crate) wall_time: u64,
+}
+
+/// The header of a segment, without what is the same in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) ordinal: u64,
+    pub(crate) epoch: u64,
+    pub(crate) size: u64,
+    pub(crate) origin: Origin,
 }
 
 /// The path of a segment file.
@@ -59,7 +83,7 @@ impl Segment {
     /// Makes a file ready for a new use: filled with zeros if it is new or of another size, its
     /// header durable. The caller then lists it in the catalog.
     pub(crate) fn prepare(disk: &dyn Disk, dir: &Path, use_: Use) -> io::Result<Self> {
-        let Use { file_id, ordinal, epoch, size } = use_;
+        let Use { file_id, ordinal, epoch, size, origin } = use_;
         let path = path(dir, file_id);
         let reused = match disk.open(&path) {
             Ok(file) => (file.len()? == size).then_some(file),
@@ -70,8 +94,8 @@ impl Segment {
             Some(file) => file,
             None => fill(disk, dir, &path, size)?,
         };
-        let segment = Self { file_id, ordinal, epoch, size, path, file };
-        disk::write_all_at(&*segment.file, &segment.header(), 0)?;
+        let segment = Self { file_id, ordinal, epoch, size, origin, path, file };
+        disk::write_all_at(&*segment.file, &segment.header().to_bytes(), 0)?;
         disk::sync(&*segment.file)?;
         Ok(segment)
     }
@@ -91,40 +115,70 @@ impl Segment {
         if size < SEGMENT_HEADER {
             return Err(Error::corrupt(&path, size, "the file is cut short"));
         }
-        let segment = Self { file_id, ordinal, epoch, size, path, file };
         let mut found = [0; FRAMES_AT];
-        disk::read_exact_at(&*segment.file, &mut found, 0)
-            .map_err(|error| Error::io(&segment.path, error))?;
-        if found != segment.header() {
-            return Err(segment.diagnose(&found));
+        disk::read_exact_at(&*file, &mut found, 0).map_err(|error| Error::io(&path, error))?;
+        match Header::from_bytes(&found) {
+            Ok(Header { origin, .. }) if (Header { ordinal, epoch, size, origin }).to_bytes() == found => {
+                Ok(Self { file_id, ordinal, epoch, size, origin, path, file })
+            }
+            Err(Some(version)) => Err(Error::Version { found: version, supported: VERSION }),
+            _ => Err(Error::corrupt(&path, 0, "the segment header is not the one the catalog lists")),
         }
-        Ok(segment)
     }
 
-    /// Why a header is not the expected one.
-    fn diagnose(&self, found: &[u8]) -> Error {
-        let mut reader = Reader::new(found);
-        let sound = found[CHECKED..CHECKED + 4] == crc32fast::hash(&found[..CHECKED]).to_le_bytes();
-        if sound
-            && reader.take(MAGIC.len()) == Some(MAGIC)
-            && let Some(version) = reader.u32()
-            && version != VERSION
-        {
-            return Error::Version { found: version, supported: VERSION };
-        }
-        Error::corrupt(&self.path, 0, "the segment header is not the one the catalog lists")
+    fn header(&self) -> Header {
+        Header { ordinal: self.ordinal, epoch: self.epoch, size: self.size, origin: self.origin }
     }
 
-    fn header(&self) -> [u8; FRAMES_AT] {
+    /// Reads the header again: whether it is still this segment's.
+    pub(crate) fn header_stands(&self) -> io::Result<bool> {
+        let mut found = [0; FRAMES_AT];
+        disk::read_exact_at(&*self.file, &mut found, 0)?;
+        Ok(found == self.header().to_bytes())
+    }
+}
+
+impl Header {
+    fn to_bytes(self) -> [u8; FRAMES_AT] {
         let mut header = [0; FRAMES_AT];
         header[..8].copy_from_slice(MAGIC);
         header[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        header[16..24].copy_from_slice(&self.ordinal.to_le_bytes());
-        header[24..32].copy_from_slice(&self.epoch.to_le_bytes());
-        header[32..40].copy_from_slice(&self.size.to_le_bytes());
+        let Origin { era, released, store_time, wall_time } = self.origin;
+        let fields = [self.ordinal, self.epoch, self.size, era, released, store_time, wall_time];
+        for (place, field) in header[16..CHECKED].as_chunks_mut::<8>().0.iter_mut().zip(fields) {
+            *place = field.to_le_bytes();
+        }
         let crc = crc32fast::hash(&header[..CHECKED]);
         header[CHECKED..CHECKED + 4].copy_from_slice(&crc.to_le_bytes());
         header
+    }
+
+    /// Reads a header; `Some` in the error is the version of a sound one that this crate does not
+    /// read.
+    pub(crate) fn from_bytes(found: &[u8; FRAMES_AT]) -> Result<Self, Option<u32>> {
+        let header = Self::parse(found)?;
+        if header.to_bytes() == *found { Ok(header) } else { Err(None) }
+    }
+
+    fn parse(found: &[u8; FRAMES_AT]) -> Result<Self, Option<u32>> {
+        let mut reader = Reader::new(found);
+        let sound = found[CHECKED..CHECKED + 4] == crc32fast::hash(&found[..CHECKED]).to_le_bytes();
+        if !sound || reader.take(MAGIC.len()) != Some(MAGIC) {
+            return Err(None);
+        }
+        match reader.u32() {
+            Some(VERSION) => {}
+            version => return Err(version),
+        }
+        // Zeros fill up the version to eight bytes.
+        let mut fields = found[16..].as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        let mut next = || fields.next().ok_or(None);
+        Ok(Self {
+            ordinal: next()?,
+            epoch: next()?,
+            size: next()?,
+            origin: Origin { era: next()?, released: next()?, store_time: next()?, wall_time: next()? },
+        })
     }
 }
 
@@ -135,6 +189,7 @@ pub(crate) struct Use {
     pub(crate) ordinal: u64,
     pub(crate) epoch: u64,
     pub(crate) size: u64,
+    pub(crate) origin: Origin,
 }
 
 /// Creates a file of zeros that are really written: a sync of bytes written over them later has no
@@ -168,7 +223,7 @@ mod tests {
     use crate::disk::memory::MemoryDisk;
 
     fn use_of(ordinal: u64, epoch: u64) -> Use {
-        Use { file_id: 3, ordinal, epoch, size: 1 << 16 }
+        Use { file_id: 3, ordinal, epoch, size: 1 << 16, origin: Origin { era: 1, ..Origin::default() } }
     }
 
     #[test]

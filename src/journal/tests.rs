@@ -10,7 +10,7 @@ use super::batch::Fault;
 use super::commit::{AppendError, End, Haste, Journal, Room};
 use super::frame::frame_bound;
 use super::replay::{Known, Replayed, replay};
-use super::segment::{SEGMENT_HEADER, Segment, Use, path};
+use super::segment::{Origin, SEGMENT_HEADER, Segment, Use, path};
 use crate::clock::Time;
 use crate::disk::DiskFile;
 use crate::disk::memory::MemoryDisk;
@@ -23,8 +23,13 @@ const MAX_FRAME: u64 = frame_bound(200);
 const KNOWN: Known = Known { released: 0, durable: 0 };
 
 fn segment(disk: &MemoryDisk, ordinal: u32) -> Segment {
-    let use_ =
-        Use { file_id: ordinal, ordinal: ordinal.into(), epoch: 1_000 + u64::from(ordinal), size: SIZE };
+    let use_ = Use {
+        file_id: ordinal,
+        ordinal: ordinal.into(),
+        epoch: 1_000 + u64::from(ordinal),
+        size: SIZE,
+        origin: Origin::default(),
+    };
     Segment::prepare(disk, Path::new(DIR), use_).unwrap()
 }
 

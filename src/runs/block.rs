@@ -19,7 +19,7 @@ pub(super) const BLOCK_LEN: usize = 4096;
 pub(super) const MAX_RECORD: usize = 1 << 30;
 
 const HEADER: u32 = 12;
-const HEADER_LEN: usize = HEADER as usize;
+pub(super) const HEADER_LEN: usize = HEADER as usize;
 
 /// The most an entry takes beside its record.
 const ENTRY_OVERHEAD: usize = 8 + 10 + 5;

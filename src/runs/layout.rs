@@ -16,9 +16,11 @@
 //! | 56..64, 64..72 | lowest and highest sequence number |
 //! | 72..80, 80..88 | first and last `expires_at` of a completed claim |
 //! | 88..96 | last `purge_at` of a record |
-//! | 96..104 | length of the file |
-//! | 104..112 | magic of a run |
-//! | 112..116 | CRC-32 of the bytes before |
+//! | 96..104, 104..112 | first and last moment at which a record in it was made |
+//! | 112..120 | id of its bucket |
+//! | 120..128 | length of the file |
+//! | 128..136 | magic of a run |
+//! | 136..140 | CRC-32 of the bytes before |
 //!
 //! All integers are little-endian.
 
@@ -30,10 +32,11 @@ use crate::codec::Reader;
 use crate::disk::{DiskFile, read_exact_at};
 use crate::error::{Error, Result};
 use crate::record::{Body, StoredRecord};
+use crate::span::Span;
 
 pub(super) const VERSION: u32 = 1;
 pub(super) const HEADER_LEN: usize = 64;
-pub(super) const FOOTER_LEN: usize = 116;
+pub(super) const FOOTER_LEN: usize = 140;
 
 pub(super) const RUN_MAGIC: [u8; 8] = *b"oncerun\n";
 pub(super) const RESPONSES_MAGIC: [u8; 8] = *b"oncersp\n";
@@ -54,6 +57,10 @@ pub(crate) struct RunSummary {
     pub(crate) last_expiry: Time,
     /// When the last record of any kind can go.
     pub(crate) last_purge: Time,
+    /// When the records in it were made.
+    pub(crate) written: Span,
+    /// The id of the bucket it was written for.
+    pub(crate) bucket: u64,
 }
 
 impl RunSummary {
@@ -63,6 +70,7 @@ impl RunSummary {
         self.max_seq = self.max_seq.max(seq);
         self.last_purge = self.last_purge.max(record.purge_at);
         self.records += 1;
+        self.written.add(record.written_at());
         if let Body::Done(done) = record.body {
             let first = if self.done == 0 { done.expires_at } else { self.first_expiry.min(done.expires_at) };
             self.first_expiry = first;
@@ -95,12 +103,16 @@ impl Footer {
             bytes.extend_from_slice(&section.len.to_le_bytes());
             bytes.extend_from_slice(&section.crc.to_le_bytes());
         }
-        let RunSummary { records, done, bytes: file_len, min_seq, max_seq, .. } = self.summary;
-        let RunSummary { first_expiry, last_expiry, last_purge, .. } = self.summary;
-        let (first_expiry, last_expiry, last_purge) = (first_expiry.0, last_expiry.0, last_purge.0);
-        for field in [records, done, min_seq, max_seq, first_expiry, last_expiry, last_purge, file_len] {
+        let RunSummary { records, done, bytes: file_len, min_seq, max_seq, bucket, .. } = self.summary;
+        let RunSummary { first_expiry, last_expiry, last_purge, written, .. } = self.summary;
+        for field in [records, done, min_seq, max_seq] {
             bytes.extend_from_slice(&field.to_le_bytes());
         }
+        for time in [first_expiry, last_expiry, last_purge, written.first, written.last] {
+            bytes.extend_from_slice(&time.0.to_le_bytes());
+        }
+        bytes.extend_from_slice(&bucket.to_le_bytes());
+        bytes.extend_from_slice(&file_len.to_le_bytes());
         bytes.extend_from_slice(&RUN_MAGIC);
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
         debug_assert_eq!(bytes.len(), FOOTER_LEN);
@@ -141,6 +153,8 @@ impl Footer {
             first_expiry: Time(reader.u64()?),
             last_expiry: Time(reader.u64()?),
             last_purge: Time(reader.u64()?),
+            written: Span { first: Time(reader.u64()?), last: Time(reader.u64()?) },
+            bucket: reader.u64()?,
             bytes: reader.u64()?,
         };
         let magic = reader.take(RUN_MAGIC.len())?;
@@ -229,7 +243,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_footer_with_arbitrary_fields_is_refused_or_consistent(fields: [u8; 104], file_len: u64) {
+        fn a_footer_with_arbitrary_fields_is_refused_or_consistent(fields: [u8; 128], file_len: u64) {
             let mut bytes = fields.to_vec();
             bytes.extend_from_slice(&RUN_MAGIC);
             bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());

@@ -106,7 +106,7 @@ mod tests {
 
     fn merge_into(files: &Arc<FileCache>, inputs: &[Arc<Run>], now: u64) -> Result<RunSummary> {
         let expected = inputs.iter().map(|run| usize::try_from(run.summary().records).unwrap()).sum();
-        let writer = RunWriter::new(files.disk().create(OUT.as_ref()).unwrap(), expected).unwrap();
+        let writer = RunWriter::new(files.disk().create(OUT.as_ref()).unwrap(), expected, 0).unwrap();
         merge(inputs, Time(now), writer, OUT.as_ref())
     }
 
@@ -170,8 +170,8 @@ mod tests {
         ];
         assert_eq!(merge_into(&files, &inputs, 0).unwrap().records, 2);
 
-        let writer = RunWriter::new(disk.create(OUT.as_ref()).unwrap(), 2).unwrap();
-        let mut unordered = RunWriter::new(disk.create(OUT.as_ref()).unwrap(), 2).unwrap();
+        let writer = RunWriter::new(disk.create(OUT.as_ref()).unwrap(), 2, 0).unwrap();
+        let mut unordered = RunWriter::new(disk.create(OUT.as_ref()).unwrap(), 2, 0).unwrap();
         unordered.push(9, 9, &tombstone(b"a", 9)).unwrap();
         let failed = merge(&inputs, Time(0), unordered, OUT.as_ref()).unwrap_err();
         assert!(matches!(failed, Error::Io { path, .. } if path == Path::new(OUT)));

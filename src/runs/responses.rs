@@ -9,15 +9,17 @@
 //! [`Far`]. A file is written once and never rewritten; it goes with its bucket.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::files::{FileCache, KeptFile};
 use super::layout::{HEADER_LEN, RESPONSES_MAGIC, check_header, header, read_error};
 use super::output::Output;
+use crate::catalog::{FileKind, Listed};
 use crate::disk::{DiskFile, read_exact_at};
 use crate::error::{Error, Result};
 use crate::record::Far;
+use crate::span::Span;
 
 /// Writes one response file. It is of no use before [`finish`](Self::finish) has succeeded.
 #[derive(Debug)]
@@ -82,6 +84,26 @@ impl ResponseFile {
     /// The length of the file.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Checks the header and the length again, as they are on the device.
+    pub(crate) fn check(&self) -> Result<()> {
+        let path = self.file.path();
+        let handle = self.file.handle().map_err(|error| read_error(path, 0, error))?;
+        handle.drop_cache().map_err(|error| Error::io(path, error))?;
+        if check_header(&*handle, path, RESPONSES_MAGIC)? != self.bytes {
+            return Err(Error::corrupt(path, 0, "the file has another length than it is listed with"));
+        }
+        Ok(())
+    }
+
+    /// How the catalog lists it in a bucket; `written` is when its responses were recorded.
+    pub(crate) fn listed(&self, bucket: u64, written: Span) -> Listed {
+        Listed { kind: FileKind::Responses, bucket, bytes: self.bytes, records: 0, written }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.file.path()
     }
 
     /// Has the file removed when the last who uses it lets go of it.

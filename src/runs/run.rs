@@ -13,7 +13,8 @@ use super::layout::{
     FOOTER_LEN, Footer, HEADER_LEN, RUN_MAGIC, RunSummary, Section, check_header, read_error,
 };
 use super::scan::Scan;
-use crate::disk::read_exact_at;
+use crate::catalog::{FileKind, Listed};
+use crate::disk::{Disk, DiskFile, read_exact_at};
 use crate::error::{Error, Result};
 use crate::record::key_of;
 
@@ -39,15 +40,7 @@ impl Run {
         let kept = KeptFile::new(files, id, path);
         let path = kept.path();
         let file = kept.handle().map_err(|error| read_error(path, 0, error))?;
-        let len = check_header(&*file, path, RUN_MAGIC)?;
-        let footer_at = len
-            .checked_sub(FOOTER_LEN as u64)
-            .filter(|&at| at >= HEADER_LEN as u64)
-            .ok_or_else(|| Error::corrupt(path, 0, "the file is too short for a run"))?;
-        let mut bytes = [0; FOOTER_LEN];
-        read_exact_at(&*file, &mut bytes, footer_at).map_err(|error| read_error(path, footer_at, error))?;
-        let Footer { index, filter, summary } =
-            Footer::from_bytes(&bytes, len).map_err(|what| Error::corrupt(path, footer_at, what))?;
+        let Footer { index, filter, summary } = read_footer(&*file, path)?;
 
         // The footer was found to agree with the length of the file, so neither section is longer.
         let read = |section: Section, what| {
@@ -77,6 +70,12 @@ impl Run {
 
     pub(crate) fn summary(&self) -> &RunSummary {
         &self.summary
+    }
+
+    /// How the catalog lists it in a bucket.
+    pub(crate) fn listed(&self, bucket: u64) -> Listed {
+        let RunSummary { bytes, records, written, .. } = self.summary;
+        Listed { kind: FileKind::Run, bucket, bytes, records, written }
     }
 
     /// Bytes of memory that the index and the filter take.
@@ -120,7 +119,28 @@ impl Run {
 
     /// All records, in the order of (hash, key).
     pub(crate) fn scan(self: &Arc<Self>) -> Scan {
-        Scan::new(Arc::clone(self))
+        Scan::new(Arc::clone(self), false)
+    }
+
+    /// The same, but damaged blocks are left out, each with an error in its place.
+    pub(crate) fn scan_sound(self: &Arc<Self>) -> Scan {
+        Scan::new(Arc::clone(self), true)
+    }
+
+    /// Opens the file again, as it is on the device.
+    pub(crate) fn read_again(&self, disk: &Arc<dyn Disk>) -> Result<Arc<Self>> {
+        let files = Arc::new(FileCache::new(Arc::clone(disk), 1));
+        let failed = |error| read_error(self.path(), 0, error);
+        files.get(self.id(), self.path()).and_then(|file| file.drop_cache()).map_err(failed)?;
+        let again = Self::open(&files, self.id(), self.path().to_path_buf())?;
+        if again.summary != self.summary {
+            return Err(Error::corrupt(
+                self.path(),
+                again.summary.bytes,
+                "it is another run than was opened",
+            ));
+        }
+        Ok(Arc::new(again))
     }
 
     /// Has the file removed when the last who uses the run lets go of it. Call it once nobody can
@@ -138,6 +158,22 @@ impl Run {
         buffer.resize(len, 0);
         read_exact_at(&*file, buffer, range.start).map_err(failed)
     }
+}
+
+/// What a run says that it holds.
+pub(crate) fn summary_of(file: &dyn DiskFile, path: &Path) -> Result<RunSummary> {
+    read_footer(file, path).map(|footer| footer.summary)
+}
+
+fn read_footer(file: &dyn DiskFile, path: &Path) -> Result<Footer> {
+    let len = check_header(file, path, RUN_MAGIC)?;
+    let footer_at = len
+        .checked_sub(FOOTER_LEN as u64)
+        .filter(|&at| at >= HEADER_LEN as u64)
+        .ok_or_else(|| Error::corrupt(path, 0, "the file is too short for a run"))?;
+    let mut bytes = [0; FOOTER_LEN];
+    read_exact_at(file, &mut bytes, footer_at).map_err(|error| read_error(path, footer_at, error))?;
+    Footer::from_bytes(&bytes, len).map_err(|what| Error::corrupt(path, footer_at, what))
 }
 
 impl fmt::Debug for Run {

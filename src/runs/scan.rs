@@ -30,7 +30,7 @@ impl Item {
     }
 }
 
-/// The records of a run in order. Ends after the first error. Who has read it to the end knows
+/// The records of a run in order. Ends after the first error, unless it is to keep going. Who has read it to the end knows
 /// that the whole file is sound: every sum and the order are right, every record decodes and
 /// passes the filter, and the summary is the one in the footer.
 #[derive(Debug)]
@@ -43,10 +43,13 @@ pub(crate) struct Scan {
     last: Option<(u64, Vec<u8>)>,
     seen: RunSummary,
     ended: bool,
+    /// Goes on with the next block after a damaged one.
+    keep_going: bool,
+    damaged: bool,
 }
 
 impl Scan {
-    pub(super) fn new(run: Arc<Run>) -> Self {
+    pub(super) fn new(run: Arc<Run>, keep_going: bool) -> Self {
         Self {
             run,
             next_block: 0,
@@ -56,7 +59,15 @@ impl Scan {
             last: None,
             seen: RunSummary::default(),
             ended: false,
+            keep_going,
+            damaged: false,
         }
+    }
+
+    /// Where in the file the block of the last record begins.
+    pub(crate) fn offset(&self) -> u64 {
+        let block = self.next_block.checked_sub(1).and_then(|block| self.run.index.range(block));
+        block.map_or(0, |range| range.start)
     }
 
     /// Decodes the next block into `items`; false at the end.
@@ -108,13 +119,16 @@ impl Scan {
         let fits = |range: &Range<u64>| range.end - first.start <= PIECE;
         let behind = (self.next_block + 1..).map_while(|block| self.run.index.range(block)).take_while(fits);
         let end = behind.last().map_or(first.end, |last| last.end);
+        self.run.read(first.start..end, &mut self.piece)?;
         self.piece_range = first.start..end;
-        self.run.read(self.piece_range.clone(), &mut self.piece)
+        Ok(())
     }
 
     fn check_end(&self) -> Result<()> {
         let summary = self.run.summary();
-        if (RunSummary { bytes: summary.bytes, ..self.seen }) == *summary {
+        if self.damaged
+            || (RunSummary { bytes: summary.bytes, bucket: summary.bucket, ..self.seen }) == *summary
+        {
             Ok(())
         } else {
             let end = self.run.index.end();
@@ -131,7 +145,10 @@ impl Iterator for Scan {
             match self.load() {
                 Ok(more) => self.ended = !more,
                 Err(error) => {
-                    self.ended = true;
+                    // There is no block behind the summary.
+                    self.ended = !self.keep_going || self.next_block >= self.run.index.blocks();
+                    self.damaged = true;
+                    self.next_block += 1;
                     self.items.clear();
                     return Some(Err(error));
                 }

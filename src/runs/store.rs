@@ -21,6 +21,7 @@ use crate::disk::{self, Disk, DiskFile};
 use crate::error::{Error, Result};
 use crate::record::{Body, Done, Reply, StoredRecord, key_of};
 use crate::sabotage::{self, Break};
+use crate::span::Span;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, RwLock};
 
@@ -56,13 +57,13 @@ pub(crate) struct RunStore {
 /// New files that no list has yet.
 struct Written {
     runs: Vec<(u64, Arc<Run>)>,
-    responses: Vec<(u64, Arc<ResponseFile>)>,
+    responses: Vec<(u64, Arc<ResponseFile>, Span)>,
     ends: BTreeMap<u64, Time>,
     folds: Vec<Fold>,
     next_bucket: u64,
 }
 
-fn file_path(dir: &Path, id: u64, kind: FileKind) -> PathBuf {
+pub(super) fn file_path(dir: &Path, id: u64, kind: FileKind) -> PathBuf {
     let ending = match kind {
         FileKind::Run => "run",
         FileKind::Responses => "responses",
@@ -96,12 +97,9 @@ impl RunStore {
             match file.kind {
                 FileKind::Run => {
                     let run = Run::open(&files, id, path.clone())?;
-                    if run.summary().bytes != file.bytes {
-                        return Err(Error::corrupt(
-                            &path,
-                            file.bytes,
-                            "the file is not as long as it was written",
-                        ));
+                    if run.listed(file.bucket) != *file {
+                        let what = "the run is not the one that the catalog lists";
+                        return Err(Error::corrupt(&path, run.summary().bytes, what));
                     }
                     if run.summary().max_seq > contents.meta(Meta::Durable) {
                         return Err(Error::corrupt(&path, 0, "the run is ahead of the journal"));
@@ -207,7 +205,7 @@ impl RunStore {
 
     fn write_bucket(&self, bucket: u64, states: &[Flushed], written: &mut Written) -> Result<(), FlushError> {
         let mut paths = Vec::new();
-        let result = self.write_files(states, &mut paths);
+        let result = self.write_files(bucket, states, &mut paths);
         if result.is_err() {
             // Half-written files would keep the room that may be missing.
             for path in &paths {
@@ -215,20 +213,22 @@ impl RunStore {
             }
         }
         let (run, responses) = result?;
+        let span = run.summary().written;
         written.runs.push((bucket, run));
-        written.responses.extend(responses.map(|file| (bucket, file)));
+        written.responses.extend(responses.map(|file| (bucket, file, span)));
         Ok(())
     }
 
     /// Writes one run, and the large responses of its records beside it.
     fn write_files(
         &self,
+        bucket: u64,
         states: &[Flushed],
         paths: &mut Vec<PathBuf>,
     ) -> Result<(Arc<Run>, Option<Arc<ResponseFile>>), FlushError> {
         let (run_id, run_file) = self.create(FileKind::Run, paths)?;
         let failed = |error| FlushError::Write(self.dir.clone(), error);
-        let mut writer = RunWriter::new(run_file, states.len()).map_err(failed)?;
+        let mut writer = RunWriter::new(run_file, states.len(), bucket).map_err(failed)?;
         let mut responses: Option<ResponseWriter> = None;
         let mut rewritten = Vec::new();
         for state in states {
@@ -283,8 +283,11 @@ impl RunStore {
         let mut added = 0;
         edits.push(Edit::Meta(Meta::NextFile, self.next_file.load(Ordering::Relaxed)));
         edits.push(Edit::Meta(Meta::NextBucket, written.next_bucket));
-        for fold in &written.folds {
-            fold_bucket(&mut set, *fold, &mut edits);
+        if !written.folds.is_empty() {
+            let listed = catalog.contents().files;
+            for fold in &written.folds {
+                fold_bucket(&mut set, *fold, &listed, &mut edits);
+            }
         }
         let touched = written.runs.iter().map(|(bucket, _)| *bucket);
         for id in touched.clone() {
@@ -295,15 +298,13 @@ impl RunStore {
             edits.push(Edit::Bucket { id, end: bucket.end.0 });
         }
         for (bucket, run) in &written.runs {
-            let bytes = run.summary().bytes;
-            added += bytes;
-            edits.push(Edit::File(run.id(), Listed { kind: FileKind::Run, bucket: *bucket, bytes }));
+            added += run.summary().bytes;
+            edits.push(Edit::File(run.id(), run.listed(*bucket)));
             bucket_mut(&mut set, *bucket, Time::NEVER).runs.push(Arc::clone(run));
         }
-        for (bucket, file) in &written.responses {
-            let bytes = file.bytes();
-            added += bytes;
-            edits.push(Edit::File(file.id(), Listed { kind: FileKind::Responses, bucket: *bucket, bytes }));
+        for (bucket, file, span) in &written.responses {
+            added += file.bytes();
+            edits.push(Edit::File(file.id(), file.listed(*bucket, *span)));
             bucket_mut(&mut set, *bucket, Time::NEVER).responses.push(Arc::clone(file));
         }
         match catalog.commit(edits) {
@@ -352,7 +353,7 @@ impl RunStore {
         let expected = inputs.iter().map(|run| run.summary().records).sum::<u64>();
         let made = disk
             .create(&path)
-            .and_then(|file| RunWriter::new(file, usize::try_from(expected).unwrap_or(usize::MAX)))
+            .and_then(|file| RunWriter::new(file, usize::try_from(expected).unwrap_or(usize::MAX), bucket))
             .map_err(|error| Error::io(&path, error))
             .and_then(|writer| merge(&inputs, now, writer, &path))
             .and_then(|_| disk.sync_dir(&self.dir).map_err(|error| Error::io(&path, error)))
@@ -393,7 +394,7 @@ impl RunStore {
         }
         let bytes = merged.summary().bytes;
         edits.push(Edit::Meta(Meta::NextFile, self.next_file.load(Ordering::Relaxed)));
-        edits.push(Edit::File(merged.id(), Listed { kind: FileKind::Run, bucket, bytes }));
+        edits.push(Edit::File(merged.id(), merged.listed(bucket)));
         edits.extend(inputs.iter().map(|run| Edit::DropFile(run.id())));
         place.runs.retain(|run| inputs.iter().all(|input| input.id() != run.id()));
         place.runs.push(Arc::clone(merged));
@@ -457,7 +458,7 @@ impl Written {
     /// Removes the files: nobody will list them.
     fn discard(self) {
         self.runs.iter().for_each(|(_, run)| run.doom());
-        self.responses.iter().for_each(|(_, file)| file.doom());
+        self.responses.iter().for_each(|(_, file, _)| file.doom());
     }
 }
 
@@ -471,23 +472,18 @@ fn bucket_mut(set: &mut RunSet, id: u64, end: Time) -> &mut Bucket {
 }
 
 /// Moves a bucket's files into another one, unless it has expired meanwhile.
-fn fold_bucket(set: &mut RunSet, fold: Fold, edits: &mut Vec<Edit>) {
+fn fold_bucket(set: &mut RunSet, fold: Fold, listed: &BTreeMap<u64, Listed>, edits: &mut Vec<Edit>) {
     let Some(place) = set.buckets.iter().position(|bucket| bucket.id == fold.from) else { return };
     let from = set.buckets.swap_remove(place);
     let into = bucket_mut(set, fold.into, fold.end);
     into.end = into.end.max(fold.end);
     edits.push(Edit::Bucket { id: into.id, end: into.end.0 });
     let bucket = into.id;
-    for run in from.runs {
-        let bytes = run.summary().bytes;
-        edits.push(Edit::File(run.id(), Listed { kind: FileKind::Run, bucket, bytes }));
-        into.runs.push(run);
-    }
-    for file in from.responses {
-        let bytes = file.bytes();
-        edits.push(Edit::File(file.id(), Listed { kind: FileKind::Responses, bucket, bytes }));
-        into.responses.push(file);
-    }
+    let ids = from.runs.iter().map(|run| run.id()).chain(from.responses.iter().map(|file| file.id()));
+    let moved = ids.filter_map(|id| Some(Edit::File(id, Listed { bucket, ..*listed.get(&id)? })));
+    edits.extend(moved);
+    into.runs.extend(from.runs);
+    into.responses.extend(from.responses);
     edits.push(Edit::DropBucket(from.id));
 }
 

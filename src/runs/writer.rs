@@ -6,7 +6,7 @@
 //! | blocks of about 4 KiB | [`block`](super::block) |
 //! | sparse index | [`index`](super::index) |
 //! | filter over the hashes | [`filter`](super::filter) |
-//! | footer, 116 bytes | [`layout`](super::layout) |
+//! | footer, 140 bytes | [`layout`](super::layout) |
 //!
 //! The parts follow one another without gaps, and each is under a checksum of its own.
 
@@ -35,8 +35,8 @@ pub(crate) struct RunWriter {
 
 impl RunWriter {
     /// A run in `file`, which is empty. The filter is made for `expected_records`; with more it
-    /// works less well.
-    pub(crate) fn new(file: Arc<dyn DiskFile>, expected_records: usize) -> io::Result<Self> {
+    /// works less well. `bucket` is the one that the run is written for.
+    pub(crate) fn new(file: Arc<dyn DiskFile>, expected_records: usize, bucket: u64) -> io::Result<Self> {
         let mut output = Output::new(file);
         output.put(&header(RUN_MAGIC))?;
         Ok(Self {
@@ -44,7 +44,7 @@ impl RunWriter {
             block: BlockBuilder::new(),
             index: Index::starting_at(HEADER_LEN as u64),
             filter: Filter::with_capacity(expected_records),
-            summary: RunSummary::default(),
+            summary: RunSummary { bucket, ..RunSummary::default() },
             last_hash: 0,
             last_key: Vec::new(),
         })
@@ -122,6 +122,7 @@ pub(super) mod tests {
     use crate::record::{Begin, Body, Done, Reply, StoredRecord};
     use crate::runs::files::FileCache;
     use crate::runs::run::Run;
+    use crate::span::Span;
     use std::path::Path;
     use std::time::Duration;
 
@@ -139,7 +140,8 @@ pub(super) mod tests {
     }
 
     pub(in crate::runs) fn tombstone(key: &[u8], purge_at: u64) -> Vec<u8> {
-        StoredRecord { key, purge_at: Time(purge_at), body: Body::Tombstone }.to_bytes()
+        StoredRecord { key, purge_at: Time(purge_at), body: Body::Tombstone { forgotten_at: Time(1) } }
+            .to_bytes()
     }
 
     /// Writes (hash, seq, record) triples, in the order they are in.
@@ -148,7 +150,7 @@ pub(super) mod tests {
         path: &Path,
         records: &[(u64, u64, Vec<u8>)],
     ) -> RunSummary {
-        let mut writer = RunWriter::new(disk.create(path).unwrap(), records.len()).unwrap();
+        let mut writer = RunWriter::new(disk.create(path).unwrap(), records.len(), 0).unwrap();
         for (hash, seq, record) in records {
             writer.push(*hash, *seq, record).unwrap();
         }
@@ -174,6 +176,8 @@ pub(super) mod tests {
             first_expiry: Time(60),
             last_expiry: Time(70),
             last_purge: Time(90),
+            written: Span { first: Time(1), last: Time(1) },
+            bucket: 0,
         };
         assert_eq!(summary, expected);
     }
@@ -181,7 +185,7 @@ pub(super) mod tests {
     #[test]
     fn disorder_repeats_and_what_does_not_last_are_refused() {
         let file = MemoryDisk::new(0).create(Path::new("d/run")).unwrap();
-        let mut writer = RunWriter::new(file, 3).unwrap();
+        let mut writer = RunWriter::new(file, 3, 0).unwrap();
         writer.push(5, 1, &tombstone(b"b", 9)).unwrap();
         let body = Body::Begin(Begin {
             claimed_at: Time(1),
@@ -210,7 +214,7 @@ pub(super) mod tests {
         let (disk, path) = (MemoryDisk::new(3), Path::new("d/run"));
         disk.create(path).unwrap();
         disk.sync_dir(Path::new("d")).unwrap();
-        let mut writer = RunWriter::new(disk.open(path).unwrap(), 1).unwrap();
+        let mut writer = RunWriter::new(disk.open(path).unwrap(), 1, 0).unwrap();
         writer.push(1, 1, &tombstone(b"a", 9)).unwrap();
         let summary = writer.finish().unwrap();
         disk.crash();

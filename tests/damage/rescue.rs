@@ -1,0 +1,226 @@
+//! Whatever is damaged, salvaging opens the store, keeps what is sound, and names the time in which
+//! claims may be missing.
+
+use super::cases::{Damage, cuts, exchanges, flips, is_beyond_promise, losses, seed};
+use super::common::{Dice, SECOND, new};
+use super::panics;
+use super::sample::{DIR, Image, Question, Recorded, SCOPES, answers, ask, questions, recorded, sample};
+use oncedb::simulation::MemoryDisk;
+use oncedb::{Error, Missing, Salvaged};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// What a sound store answers, and when that was recorded.
+struct Truth {
+    questions: Vec<Question>,
+    answers: Vec<String>,
+    recorded: Recorded,
+}
+
+impl Truth {
+    fn of(image: &Image) -> Self {
+        // A claim changes the store, so the answer to it is not asked of one that is looked at twice.
+        let questions: Vec<_> =
+            questions().into_iter().filter(|ask| !matches!(ask, Question::Claim(..))).collect();
+        Self { answers: answers(image, &questions), recorded: recorded(image, &questions), questions }
+    }
+}
+
+fn covers(
+    missing: &[Missing],
+    of: impl Fn(&Missing) -> Option<(SystemTime, SystemTime)>,
+    at: SystemTime,
+) -> bool {
+    missing.iter().filter_map(of).any(|(from, until)| from <= at && at <= until)
+}
+
+fn claims(missing: &Missing) -> Option<(SystemTime, SystemTime)> {
+    missing.claims.clone().map(std::ops::RangeInclusive::into_inner)
+}
+
+fn responses(missing: &Missing) -> Option<(SystemTime, SystemTime)> {
+    missing.responses.clone().map(std::ops::RangeInclusive::into_inner)
+}
+
+/// Every answer is the same, but for what was recorded in the times that are said to be missing.
+fn check_answers(store: &oncedb::Store, missing: &[Missing], truth: &Truth) {
+    for (question, expected) in truth.questions.iter().zip(&truth.answers) {
+        let found = ask(store, question).unwrap();
+        if found == *expected {
+            continue;
+        }
+        let Some(&at) = truth.recorded.get(question) else {
+            // What took something away is lost, and it shows again.
+            assert!(missing.iter().any(|missing| missing.claims.is_some()), "{question:?}: {found}");
+            continue;
+        };
+        let only_response = found.ends_with(" omitted")
+            && found.split(' ').zip(expected.split(' ')).take(12).all(|(found, expected)| found == expected);
+        if only_response && covers(missing, responses, at) {
+            continue;
+        }
+        assert!(
+            covers(missing, claims, at),
+            "{question:?}, recorded at {at:?}, is lost: {found} in {missing:?}"
+        );
+    }
+}
+
+/// Salvages what is left after `damage`, and uses the store from then on.
+fn check(image: &Image, damage: &Damage, truth: &Truth) -> bool {
+    let mut image = image.clone();
+    damage.apply(&mut image);
+    let disk = image.disk(1);
+    let Salvaged { store, missing, .. } = match image.options(&disk).salvage(DIR) {
+        // Another version of the crate may have written it: that is not for us to salvage.
+        Err(Error::Version { .. }) => return false,
+        salvaged => salvaged.unwrap(),
+    };
+    check_answers(&store, &missing, truth);
+    check_copies(&disk, &image, &missing);
+    let verification = store.verify().unwrap();
+    assert!(verification.is_sound(), "{:?}", verification.problems);
+    let token = use_it(&store);
+    store.close().unwrap();
+
+    // As a store like any other from here on.
+    let again = image.options(&disk).salvage(DIR).unwrap();
+    assert_eq!(again.missing, [], "nothing is missing twice");
+    check_answers(&again.store, &missing, truth);
+    assert!(use_it(&again.store) > token, "tokens grow");
+    assert!(again.store.scope(SCOPES[0]).unwrap().contains("after").unwrap());
+    check_copies(&disk, &image, &missing);
+    !missing.is_empty()
+}
+
+/// Claims something, and gives a token.
+fn use_it(store: &oncedb::Store) -> u64 {
+    let scope = store.scope(SCOPES[0]).unwrap();
+    let guard = new(scope.begin("token"));
+    let token = guard.token();
+    drop(guard);
+    let _ = scope.claim("after").unwrap();
+    store.maintain().unwrap();
+    token
+}
+
+/// Each damaged file that was there lies beside the store as it was.
+fn check_copies(disk: &MemoryDisk, damaged: &Image, missing: &[Missing]) {
+    for missing in missing {
+        let copy = missing.set_aside.as_ref().and_then(|path| disk.contents(path));
+        assert!(copy.as_ref() == damaged.files.get(&missing.path), "not as it was: {missing:?}");
+        let inside =
+            missing.set_aside.as_ref().is_none_or(|path| path.starts_with(Path::new(DIR).join("damaged")));
+        assert!(inside && !missing.what.is_empty());
+    }
+}
+
+fn check_all(closed: bool, choose: impl Fn(&Image, &mut Dice) -> Vec<Damage>) {
+    panics::watch();
+    let seed = seed();
+    let image = sample(closed);
+    let truth = Truth::of(&image);
+    let mut damages = choose(&image, &mut Dice::new(seed));
+    damages.retain(|damage| !is_beyond_promise(&image, damage));
+    let (mut noticed, all) = (0, damages.len());
+    for damage in damages {
+        let checked = catch_unwind(AssertUnwindSafe(|| check(&image, &damage, &truth)));
+        let failed = checked.is_err();
+        assert!(!failed, "after {damage:?} (ONCEDB_SEED={seed}, closed: {closed})");
+        noticed += usize::from(checked.unwrap_or_default());
+    }
+    panics::assert_none();
+    eprintln!("{noticed} of {all} were noticed");
+    assert!(noticed > all / 8, "only {noticed} of {all} were noticed");
+}
+
+#[test]
+fn a_sound_store_is_salvaged_to_itself() {
+    // With nothing wrong there is nothing missing, nothing set aside, and every answer as before.
+    for closed in [false, true] {
+        let image = sample(closed);
+        let truth = Truth::of(&image);
+        let disk = image.disk(1);
+        let salvaged = image.options(&disk).salvage(DIR).unwrap();
+        assert_eq!(salvaged.missing, []);
+        check_answers(&salvaged.store, &[], &truth);
+        assert!(disk.files().iter().all(|(path, _)| !path.starts_with("store/damaged")));
+    }
+    let disk = MemoryDisk::new(3);
+    let empty = oncedb::Store::options().disk(&disk).salvage(DIR).unwrap();
+    assert_eq!(empty.missing, []);
+    let _ = new(empty.store.scope("s").unwrap().claim("first"));
+}
+
+#[test]
+fn salvage_after_a_changed_byte_loses_only_what_it_names() {
+    // One byte costs at most the block, the frame or the response that it is in.
+    check_all(false, |image, dice| flips(image, 8, dice));
+    check_all(true, |image, dice| flips(image, 4, dice));
+}
+
+#[test]
+fn salvage_of_a_file_cut_short_loses_only_what_it_names() {
+    // What is in front of the cut is kept.
+    check_all(false, |image, dice| cuts(image, 1, dice));
+}
+
+#[test]
+fn salvage_of_lost_or_exchanged_files_loses_only_what_it_names() {
+    // A file that is gone takes its claims with it and no others.
+    for closed in [false, true] {
+        check_all(closed, |image, _| losses(image));
+    }
+    check_all(false, |image, _| exchanges(image));
+}
+
+#[test]
+fn salvage_of_several_damaged_files_loses_only_what_it_names() {
+    // Damage seldom comes alone.
+    panics::watch();
+    let seed = seed();
+    let mut dice = Dice::new(seed);
+    let image = sample(false);
+    let truth = Truth::of(&image);
+    for _ in 0..60 {
+        let mut all = flips(&image, 4, &mut dice);
+        all.extend(cuts(&image, 1, &mut dice));
+        all.extend(losses(&image));
+        all.retain(|damage| !is_beyond_promise(&image, damage));
+        let mut damaged = image.clone();
+        let mut chosen = Vec::new();
+        for _ in 0..2 + dice.below(3) {
+            let damage = all[usize::try_from(dice.below(all.len() as u64)).unwrap()].clone();
+            let touched = |known: &Damage| known.paths().iter().any(|path| damage.paths().contains(path));
+            // Without a catalog and its two copies there is no way back.
+            if !chosen.iter().any(touched) && !damage.paths()[0].to_string_lossy().contains("identity") {
+                damage.apply(&mut damaged);
+                chosen.push(damage);
+            }
+        }
+        let nothing = Damage::Extend { path: "store/none".into() };
+        damaged.files.insert("store/none".into(), Vec::new());
+        let checked = catch_unwind(AssertUnwindSafe(|| check(&damaged, &nothing, &truth)));
+        assert!(checked.is_ok(), "after {chosen:?} (ONCEDB_SEED={seed})");
+    }
+    panics::assert_none();
+}
+
+#[test]
+fn without_the_catalog_and_both_copies_of_the_identity_nothing_is_guessed() {
+    // The hash seed cannot be found out, and with another one every key would be new.
+    let mut image = sample(false);
+    for name in ["catalog.redb", "identity.1", "identity.2"] {
+        image.files.remove(&Path::new(DIR).join(name));
+    }
+    let disk = image.disk(1);
+    let error = image.options(&disk).salvage(DIR).unwrap_err();
+    assert!(matches!(&error, Error::Corrupt { path, .. } if path.ends_with("catalog.redb")), "{error}");
+    let left = Image::of(&disk, &image.clock);
+    let data = |image: &Image| {
+        image.files.keys().filter(|path| !path.ends_with("lock")).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(data(&left), data(&image), "nothing was changed");
+    image.clock.advance(SECOND);
+}
