@@ -16,16 +16,18 @@ seed=${ONCEDB_SEED:-$((RANDOM * 32768 + RANDOM + 1))}
 echo "ONCEDB_SEED=$seed"
 
 for target in "${targets[@]}"; do
+    # Short inputs first, but where a short one does not say much.
+    lengths=(-max_len=4096)
     case $target in
-        operations) longest=1024 ;;
-        responses | record | catalog) longest=4096 ;;
-        *) longest=16384 ;;
+        operations) lengths=(-max_len=1024 -len_control=0) ;;
+        catalog) lengths=(-max_len=1024 -len_control=0) ;;
+        frames | run) lengths=(-max_len=16384) ;;
     esac
     mkdir -p "fuzz/corpus/$target" "fuzz/artifacts/$target"
     cargo +nightly fuzz build "${build[@]}" "$target"
     log=fuzz/artifacts/$target/log
     if cargo +nightly fuzz run "${build[@]}" "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
-        -seed="$seed" -max_total_time="$seconds" -max_len="$longest" -timeout=60 \
+        -seed="$seed" -max_total_time="$seconds" "${lengths[@]}" -timeout=60 \
         -rss_limit_mb=1024 -malloc_limit_mb=64 -print_final_stats=1 >"$log" 2>&1; then
         executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
         coverage=$(grep -o 'cov: [0-9]* ft: [0-9]*' "$log" | tail -1)

@@ -12,11 +12,10 @@ fn main() -> io::Result<()> {
     let mut records = Vec::new();
     let mut chance = Chance(1);
     for closed in [false, true] {
-        let name = if closed { "closed" } else { "cut" };
         for (path, bytes) in catalog::image(closed) {
             let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if file.ends_with(".run") {
-                write("run", &format!("{name}-{file}"), &[&[0x0f], &bytes[..]].concat())?;
+                write("run", &file, &[&[0x0f], &bytes[..]].concat())?;
                 let contents = run(&bytes, &[]).expect("a sound run");
                 records
                     .extend(contents.scanned.expect("a sound run").into_iter().map(|(_, _, record)| record));

@@ -218,7 +218,8 @@ impl Frame {
         built.has_log_start |= self.records.iter().any(|record| matches!(record, Record::Raw(_)));
         let epoch = if matches!(self.harm, Harm::Epoch) { !segment.epoch } else { segment.epoch };
         let mut frame = frame(seq, durable, epoch, &records);
-        let mut sound = !records.is_empty() && !matches!(self.harm, Harm::Epoch);
+        // The last number of all is no frame's.
+        let mut sound = !records.is_empty() && seq != u64::MAX && !matches!(self.harm, Harm::Epoch);
         match self.harm {
             Harm::Byte(place, change) => {
                 let place = usize::from(place) % frame.len();
