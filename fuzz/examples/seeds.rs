@@ -14,13 +14,14 @@ fn main() -> io::Result<()> {
     for closed in [false, true] {
         for (path, bytes) in catalog::image(closed) {
             let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if file.ends_with(".run") {
+            let is = |ending: &str| path.extension().is_some_and(|extension| extension == ending);
+            if is("run") {
                 write("run", &file, &[&[0x0f], &bytes[..]].concat())?;
                 let contents = run(&bytes, &[]).expect("a sound run");
                 records
                     .extend(contents.scanned.expect("a sound run").into_iter().map(|(_, _, record)| record));
             }
-            if file.ends_with(".segment") && !closed {
+            if is("segment") && !closed {
                 let used = bytes.iter().rposition(|&byte| byte != 0).unwrap_or(0) + 1;
                 if used > frames::FRAMES_AT {
                     write("frames", &file, &[&[1, 255], &bytes[frames::FRAMES_AT..used]].concat())?;

@@ -35,15 +35,41 @@ pub enum Change {
 
 #[derive(Arbitrary, Clone, Debug)]
 pub enum Row {
-    Meta(u8, u64),
+    Meta(u8, Number),
     Scope(String, u32),
-    Bucket(u8, u64),
+    Bucket(Number, Number),
     DropBucket(u8),
-    File(u8, u8, u8, u64),
+    File(Number, u8, Number, Number),
     DropFile(u8),
-    Segment(u32, u64, u64),
+    Segment(Number, Number, u64),
     DropSegment(u8),
     DropTable(u8),
+}
+
+/// Most mistakes are made near the ends.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+pub enum Number {
+    Low(u8),
+    Any(u64),
+    High(u8),
+}
+
+impl Number {
+    fn long(self) -> u64 {
+        match self {
+            Self::Low(number) => number.into(),
+            Self::Any(number) => number,
+            Self::High(by) => u64::MAX - u64::from(by / 16),
+        }
+    }
+
+    fn short(self) -> u32 {
+        match self {
+            Self::Low(number) => number.into(),
+            Self::Any(number) => (number >> 32) as u32,
+            Self::High(by) => u32::MAX - u32::from(by / 16),
+        }
+    }
 }
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
@@ -73,7 +99,7 @@ const NAMES: [&str; 14] = [
 pub type Image = Vec<(PathBuf, Vec<u8>)>;
 
 fn clock() -> ManualClock {
-    ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_268_800))
+    ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_hours(490_908))
 }
 
 #[must_use]
@@ -128,6 +154,10 @@ pub fn image(closed: bool) -> Image {
 
 impl Plan {
     /// The changed catalog.
+    ///
+    /// # Panics
+    ///
+    /// If redb does not open its own file.
     #[must_use]
     pub fn apply(&self, mut bytes: Vec<u8>) -> Vec<u8> {
         let len = bytes.len();
@@ -164,18 +194,18 @@ fn write(file: &Arc<Mutex<Vec<u8>>>, rows: &[Row]) -> Result<(), Error> {
         match row {
             Row::Meta(name, value) => {
                 let name = NAMES[usize::from(*name) % NAMES.len()];
-                transaction.open_table(META)?.insert(name, value)?;
+                transaction.open_table(META)?.insert(name, value.long())?;
             }
             Row::Scope(name, number) => drop(transaction.open_table(SCOPES)?.insert(&**name, number)?),
-            Row::Bucket(id, end) => drop(transaction.open_table(BUCKETS)?.insert(u64::from(*id), end)?),
+            Row::Bucket(id, end) => drop(transaction.open_table(BUCKETS)?.insert(id.long(), end.long())?),
             Row::DropBucket(id) => drop(transaction.open_table(BUCKETS)?.remove(u64::from(*id))?),
             Row::File(id, kind, bucket, bytes) => {
-                let value = (*kind, u64::from(*bucket), *bytes);
-                transaction.open_table(FILES)?.insert(u64::from(*id), value)?;
+                let value = (*kind, bucket.long(), bytes.long());
+                transaction.open_table(FILES)?.insert(id.long(), value)?;
             }
             Row::DropFile(id) => drop(transaction.open_table(FILES)?.remove(u64::from(*id))?),
             Row::Segment(id, ordinal, epoch) => {
-                transaction.open_table(SEGMENTS)?.insert(id, (*ordinal, *epoch))?;
+                transaction.open_table(SEGMENTS)?.insert(id.short(), (ordinal.long(), *epoch))?;
             }
             Row::DropSegment(id) => drop(transaction.open_table(SEGMENTS)?.remove(u32::from(*id))?),
             Row::DropTable(0) => drop(transaction.delete_table(SCOPES)?),

@@ -53,8 +53,12 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs `work`; panics if this thread ever holds more than `factor` times `len` bytes in it, and
-/// `beside` bytes that do not depend on the input.
+/// Runs `work` on an input of `len` bytes.
+///
+/// # Panics
+///
+/// If this thread ever holds more in it than `factor` times `len` bytes, and `beside` bytes that do not
+/// depend on the input.
 pub fn bounded<T>(len: usize, factor: usize, beside: usize, work: impl FnOnce() -> T) -> T {
     let before = NOW.get();
     PEAK.set(before);

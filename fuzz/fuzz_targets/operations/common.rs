@@ -57,7 +57,7 @@ impl Dice {
 }
 
 pub fn noon() -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_268_800)
+    SystemTime::UNIX_EPOCH + Duration::from_hours(490_908)
 }
 
 #[track_caller]

@@ -1,7 +1,11 @@
 //! Whole histories of a store on a disk that loses power and fails, judged by the oracle of the crash
 //! tests. The fuzzer makes the choices that are drawn there.
 #![no_main]
-#![allow(dead_code, reason = "the crash tests use more of their parts")]
+#![allow(
+    dead_code,
+    clippy::pedantic,
+    reason = "the crash tests use more of their parts, and have lints of their own"
+)]
 
 mod common;
 
