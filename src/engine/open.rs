@@ -210,9 +210,9 @@ fn check_counts(contents: &Contents, dir: &Path) -> Result<()> {
     ];
     let counts = counts.into_iter().map(|meta| contents.meta(meta));
     let ordinals = contents.segments.values().map(|(ordinal, _)| *ordinal);
-    let segments = contents.segments.keys().map(|file_id| u64::from(*file_id));
+    let short = contents.segments.keys().chain(contents.scopes.values()).map(|number| u64::from(*number));
     let sound = counts.chain(ordinals).all(|count| count < MOST_COUNTED)
-        && segments.chain([contents.meta(Meta::NextSegment)]).all(|count| count < u32::MAX.into());
+        && short.chain([contents.meta(Meta::NextSegment)]).all(|count| count < u32::MAX.into());
     if sound {
         Ok(())
     } else {
@@ -384,6 +384,7 @@ mod tests {
         ];
         let mut edits: Vec<_> = long.into_iter().map(|meta| Edit::Meta(meta, u64::MAX)).collect();
         edits.push(Edit::Meta(Meta::NextSegment, u32::MAX.into()));
+        edits.push(Edit::Scope("stripe".into(), u32::MAX));
         edits.push(Edit::Segment { file_id: u32::MAX, ordinal: 0, epoch: 0 });
         edits.push(Edit::Segment { file_id: 9, ordinal: u64::MAX, epoch: 1 });
         for edit in edits {
