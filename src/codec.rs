@@ -69,7 +69,8 @@ impl<'a> Reader<'a> {
             }
             value |= bits << shift;
             if byte & 0x80 == 0 {
-                return Some(value);
+                // A number has one encoding, so that bytes which decode are those that were written.
+                return (byte != 0 || shift == 0).then_some(value);
             }
         }
         None
@@ -101,6 +102,19 @@ mod tests {
         fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
             let mut reader = Reader::new(&bytes);
             while reader.varint().is_some() && reader.bytes().is_some() {}
+        }
+    }
+
+    #[test]
+    fn a_varint_longer_than_its_number_needs_is_refused() {
+        for value in [0, 1, 0x7f, 0x80, 1 << 14, 1 << 55] {
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            while out.len() < 10 {
+                *out.last_mut().unwrap() |= 0x80;
+                out.push(0);
+                assert_eq!(Reader::new(&out).varint(), None, "{value} in {} bytes", out.len());
+            }
         }
     }
 

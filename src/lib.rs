@@ -41,6 +41,9 @@ mod codec;
 mod disk;
 mod engine;
 mod error;
+#[cfg(all(fuzzing, feature = "simulation"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod histogram;
 mod identity;

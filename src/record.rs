@@ -448,6 +448,26 @@ mod tests {
             round_trip(&StoredRecord { key, purge_at, body });
         }
 
+        /// Of every kind, with any flags: random bytes alone are hardly ever a record.
+        #[test]
+        fn bytes_that_decode_are_the_one_encoding_of_their_record(
+            (kind, flags) in (0..8_u8, any::<u8>()),
+            key in vec(any::<u8>(), 0..4),
+            purge_at: u64,
+            rest in vec(prop_oneof![Just(0), Just(1), Just(0x80), any::<u8>()], 0..40),
+        ) {
+            let mut bytes = vec![kind, flags & 0x3f, u8::try_from(key.len()).unwrap(), 0];
+            bytes.extend_from_slice(&key);
+            bytes.extend_from_slice(&purge_at.to_le_bytes());
+            for len in 0..rest.len() {
+                let bytes = [&bytes, &rest[..len]].concat();
+                if let Some(record) = StoredRecord::decode(&bytes) {
+                    prop_assert_eq!(record.to_bytes(), &bytes[..]);
+                    prop_assert_eq!(key_of(&bytes), &key[..]);
+                }
+            }
+        }
+
         #[test]
         fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
             let _ = StoredRecord::decode(&bytes);

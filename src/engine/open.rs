@@ -42,6 +42,10 @@ pub(super) const RUNS_DIR: &str = "runs";
 /// Tokens grow with every opening, and have this many.
 const MOST_OPENINGS: u64 = 1 << (u64::BITS - TOKEN_BITS);
 
+/// Numbers that only go up stay below this for as long as a store lives; a higher one is damage, and
+/// counting on from it would end.
+const MOST_COUNTED: u64 = 1 << 62;
+
 /// How long nothing is removed after the clock has jumped by more than the largest window.
 const HOLD: Duration = Duration::from_secs(600);
 
@@ -61,6 +65,7 @@ impl Engine {
         disk.sync_dir(dir).map_err(|error| Error::io(dir, error))?;
         let fresh = is_fresh(dir, &options)?;
         let catalog = Catalog::open(Arc::clone(&disk), dir, fresh)?;
+        check_counts(&catalog.contents(), dir)?;
         if catalog.meta(Meta::Format) == 0 {
             set_up(&catalog, &options)?;
         }
@@ -223,6 +228,30 @@ pub(super) fn is_fresh(dir: &Path, options: &Options) -> Result<bool> {
     Ok(!copies.any)
 }
 
+/// Sees to it that every number of the catalog can be counted on from.
+fn check_counts(contents: &Contents, dir: &Path) -> Result<()> {
+    let counts = [
+        Meta::Era,
+        Meta::Released,
+        Meta::Durable,
+        Meta::NextFile,
+        Meta::NextBucket,
+        Meta::Ordinal,
+        Meta::Orphans,
+        Meta::Commits,
+    ];
+    let counts = counts.into_iter().map(|meta| contents.meta(meta));
+    let ordinals = contents.segments.values().map(|(ordinal, _)| *ordinal);
+    let short = contents.segments.keys().chain(contents.scopes.values()).map(|number| u64::from(*number));
+    let sound = counts.chain(ordinals).all(|count| count < MOST_COUNTED)
+        && short.chain([contents.meta(Meta::NextSegment)]).all(|count| count < u32::MAX.into());
+    if sound {
+        Ok(())
+    } else {
+        Err(Error::corrupt(&dir.join(CATALOG_FILE), 0, "it has a number that no store counts up to"))
+    }
+}
+
 /// Makes an empty store.
 fn set_up(catalog: &Catalog, options: &Options) -> Result<()> {
     let wall = options.clock.wall();
@@ -358,4 +387,48 @@ fn commit_open(catalog: &Catalog, replayed: &Replayed, timeline: &Timeline, era:
     let free = |segment: &Segment| Edit::Segment { file_id: segment.file_id, ordinal: 0, epoch: 0 };
     edits.extend(replayed.unused.iter().map(free));
     catalog.commit(edits).map_err(|error| FlushError::Catalog(error).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::memory::MemoryDisk;
+
+    const DIR: &str = "d";
+
+    fn open(disk: &MemoryDisk) -> Result<crate::Store> {
+        Options::default().disk(disk).threads(false).memory_limit(1 << 20).segment_size(8 << 10).open(DIR)
+    }
+
+    /// A catalog that names the end of a number's range is damage; nothing is counted on from there.
+    #[test]
+    fn a_number_that_cannot_be_counted_on_from_is_damage() {
+        let long = [
+            Meta::Era,
+            Meta::Released,
+            Meta::Durable,
+            Meta::NextFile,
+            Meta::NextBucket,
+            Meta::Ordinal,
+            Meta::Orphans,
+            Meta::NextSegment,
+        ];
+        let mut edits: Vec<_> = long.into_iter().map(|meta| Edit::Meta(meta, u64::MAX)).collect();
+        edits.push(Edit::Meta(Meta::NextSegment, u32::MAX.into()));
+        edits.push(Edit::Scope("stripe".into(), u32::MAX));
+        edits.push(Edit::Segment { file_id: u32::MAX, ordinal: 0, epoch: 0 });
+        edits.push(Edit::Segment { file_id: 9, ordinal: u64::MAX, epoch: 1 });
+        for edit in edits {
+            let disk = MemoryDisk::new(1);
+            open(&disk).unwrap().close().unwrap();
+            let catalog = Catalog::open(Arc::new(disk.clone()), Path::new(DIR), false).unwrap();
+            catalog.commit(vec![edit.clone()]).unwrap();
+            catalog.close().unwrap();
+            let error = open(&disk).unwrap_err();
+            assert!(
+                matches!(&error, Error::Corrupt { path, .. } if path.ends_with(CATALOG_FILE)),
+                "{edit:?}: {error}"
+            );
+        }
+    }
 }

@@ -77,7 +77,8 @@ impl<'a> Frame<'a> {
         let mut reader = Reader::new(bytes);
         let (len, crc) = (reader.u32()? as usize, reader.u32()?);
         let (seq, durable, found_epoch) = (reader.u64()?, reader.u64()?, reader.u64()?);
-        if len == 0 || found_epoch != epoch || len > bytes.len() {
+        // The last number of all has no next one, so no log reaches it.
+        if len == 0 || found_epoch != epoch || len > bytes.len() || seq == u64::MAX {
             return None;
         }
         let frame = bytes.get(..(FRAME_HEADER + len).next_multiple_of(FRAME_ALIGN))?;

@@ -62,7 +62,7 @@ pub(crate) fn replay(
             continue;
         };
         let expected = next.unwrap_or(first.seq);
-        let starts_late = next.is_none() && first.seq > known.released + 1;
+        let starts_late = next.is_none() && first.seq > known.released.saturating_add(1);
         if first.seq != expected || starts_late {
             let (at, offset) = end.unwrap_or((index, FRAMES_AT));
             return Err(images[at].corrupt(offset, "frames are missing here that a later segment continues"));
@@ -84,7 +84,7 @@ pub(crate) fn replay(
     for (index, image) in images.iter().enumerate() {
         let untouched = image.frame(FRAMES_AT).is_none() && limits[index] == Limit::None;
         if untouched && image.segment.ordinal > found.last_segment {
-            image.check_tail(FRAMES_AT, found.last_seq + 1)?;
+            image.check_tail(FRAMES_AT, found.last_seq.saturating_add(1))?;
         }
     }
     if found.last_seq < known.durable {

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use super::batch::Fault;
 use super::commit::{AppendError, End, Haste, Journal, Room};
-use super::frame::frame_bound;
+use super::frame::{self, frame_bound};
 use super::replay::{Known, Replayed, replay};
 use super::segment::{Origin, SEGMENT_HEADER, Segment, Use, path};
 use crate::clock::Time;
-use crate::disk::DiskFile;
 use crate::disk::memory::MemoryDisk;
+use crate::disk::{DiskFile, write_all_at};
 use crate::error::Result;
 use crate::record::{Begin, Body, StoredRecord};
 
@@ -57,15 +57,18 @@ fn append(journal: &Journal, number: u64, haste: Haste) -> Result<u64, AppendErr
     journal.append(&[&record(number)], Room::Claim { reserve: 0 }, haste)
 }
 
+/// Segments 1 to `count`.
+fn opened(disk: &MemoryDisk, count: u32) -> Result<Vec<Segment>> {
+    let open = |ordinal: u32| {
+        Segment::open(disk, Path::new(DIR), ordinal, ordinal.into(), 1_000 + u64::from(ordinal))
+    };
+    (1..=count).map(open).collect()
+}
+
 /// Reads back segments 1 to `count`; the numbers of their records.
 fn read_back(disk: &MemoryDisk, count: u32, known: Known) -> Result<(Vec<u64>, Replayed)> {
-    let segments = (1..=count)
-        .map(|ordinal| {
-            Segment::open(disk, Path::new(DIR), ordinal, ordinal.into(), 1_000 + u64::from(ordinal))
-        })
-        .collect::<Result<Vec<_>>>()?;
     let mut numbers = Vec::new();
-    let replayed = replay(segments, known, &mut |seq, record, _| {
+    let replayed = replay(opened(disk, count)?, known, &mut |seq, record, _| {
         let number = record.written_at().0;
         assert_eq!(seq, number, "records come in order");
         numbers.push(number);
@@ -311,4 +314,36 @@ fn a_log_start_ends_what_an_older_segment_holds() {
     let replayed = replay(segments, KNOWN, &mut |seq, _, _| seqs.push(seq)).unwrap();
     assert_eq!(seqs, [1, 2, 3, 4, 5, 6, 7], "each number once, the newer segment's from 6 on");
     assert_eq!((replayed.last_seq, replayed.last_segment), (7, 2));
+}
+
+/// Whatever numbers frames and the catalog name, with good checksums, replay ends or reports damage.
+#[test]
+fn numbers_at_the_end_of_their_range_are_read_without_a_panic() {
+    let numbers = [0, 1, 2, u64::MAX - 1, u64::MAX];
+    for first in numbers {
+        for last_seq in numbers {
+            let disk = MemoryDisk::new(1);
+            let start = Body::LogStart { segment: last_seq, last_seq };
+            let start = StoredRecord { key: &[], purge_at: Time(0), body: start }.to_bytes();
+            for (ordinal, seq) in [(1, first), (2, first.wrapping_add(1)), (3, first)] {
+                let segment = segment(&disk, ordinal);
+                let mut frame = Vec::new();
+                let record = if ordinal == 2 { start.clone() } else { record(seq) };
+                frame::append(&mut frame, seq, &[&record]);
+                frame::seal(&mut frame, last_seq, segment.epoch);
+                write_all_at(&*segment.file, &frame, SEGMENT_HEADER).unwrap();
+            }
+            for released in numbers {
+                for durable in numbers {
+                    let known = Known { released, durable };
+                    for count in 0..=3 {
+                        let segments = opened(&disk, count).unwrap();
+                        if let Ok(replayed) = replay(segments, known, &mut |_, _, _| {}) {
+                            assert!(replayed.last_seq >= durable, "{known:?} {replayed:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
 }

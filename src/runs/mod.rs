@@ -26,3 +26,11 @@ pub(crate) use run::{Found, Run, summary_of};
 pub(crate) use scan::Item;
 pub(crate) use set::RunSet;
 pub(crate) use store::{FlushError, Flushed, RunStore};
+
+/// For [`crate::fuzzing`].
+#[cfg(all(fuzzing, feature = "simulation"))]
+pub(crate) mod fuzzing {
+    pub(crate) use super::files::FileCache;
+    pub(crate) use super::responses::ResponseFile;
+    pub(crate) use super::run::Run;
+}

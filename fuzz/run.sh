@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Fuzzes each target for so many seconds: fuzz/run.sh [seconds [target...]]; all targets if none is named.
+# ONCEDB_SEED repeats the choices of a run that found something; FUZZ_SANITIZER=address adds a sanitizer.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+seconds=${1:-60}
+targets=("${@:2}")
+if [ ${#targets[@]} -eq 0 ]; then
+    targets=(frames run responses record catalog operations)
+fi
+export PATH="$PWD/target/cargo-fuzz/bin:$PATH"
+build=(--target-dir target/fuzz --sanitizer "${FUZZ_SANITIZER:-none}")
+# libFuzzer takes 32 bits, and 0 for a seed of its own.
+seed=${ONCEDB_SEED:-$((RANDOM * 32768 + RANDOM + 1))}
+echo "ONCEDB_SEED=$seed"
+
+for target in "${targets[@]}"; do
+    # Short inputs first, but where a short one does not say much.
+    lengths=(-max_len=4096)
+    case $target in
+        operations) lengths=(-max_len=1024 -len_control=0) ;;
+        catalog) lengths=(-max_len=1024 -len_control=0) ;;
+        frames | run) lengths=(-max_len=16384) ;;
+    esac
+    mkdir -p "fuzz/corpus/$target" "fuzz/artifacts/$target"
+    cargo +nightly fuzz build "${build[@]}" "$target"
+    log=fuzz/artifacts/$target/log
+    if cargo +nightly fuzz run "${build[@]}" "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
+        -seed="$seed" -max_total_time="$seconds" "${lengths[@]}" -timeout=60 \
+        -rss_limit_mb=1024 -malloc_limit_mb=64 -print_final_stats=1 >"$log" 2>&1; then
+        executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+        coverage=$(grep -o 'cov: [0-9]* ft: [0-9]*' "$log" | tail -1)
+        echo "$target: $executions executions in $seconds s, ${coverage:-no coverage told}, nothing found"
+    else
+        tail -60 "$log"
+        echo "$target: found something, see fuzz/artifacts/$target" >&2
+        exit 1
+    fi
+done
