@@ -17,7 +17,7 @@ use super::handover::Handover;
 use super::maintain::{FlushHistory, Hold, SegmentPool};
 use super::work::Work;
 use super::{Counters, Engine, Life, TOKEN_BITS};
-use crate::catalog::{Catalog, Contents, Edit, FORMAT, Meta};
+use crate::catalog::{CATALOG_FILE, Catalog, Contents, Edit, FORMAT, Meta};
 use crate::clock::{Time, Timeline};
 use crate::disk::Disk;
 use crate::error::{Error, Result};
