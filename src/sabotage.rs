@@ -44,7 +44,7 @@ pub enum Break {
     SkipFence,
     /// Tokens start anew at every opening.
     ReuseTokens,
-    /// A poisoned journal takes more.
+    /// A catalog of which nobody knows what it holds poisons nothing.
     SkipPoison,
     /// Orphans are not told from keys that nobody ever tried.
     DropOrphans,

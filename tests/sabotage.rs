@@ -40,7 +40,7 @@ fn history(kind: u64, seed: u64) -> Tally {
     match kind {
         0 | 1 => history::random(seed, false),
         2 => history::torn_tail(seed),
-        3 => faults::fault_at(seed, FaultKind::Io, false, 20 + seed % 400).unwrap_or_default(),
+        3 => faults::fault_at(seed, FaultKind::Io, seed % 2 == 0, 20 + seed % 400).unwrap_or_default(),
         _ => damage::damaged(seed),
     }
 }
