@@ -44,7 +44,7 @@ pub enum Break {
     SkipFence,
     /// Tokens start anew at every opening.
     ReuseTokens,
-    /// A catalog of which nobody knows what it holds poisons nothing.
+    /// After a failure the journal takes more.
     SkipPoison,
     /// Orphans are not told from keys that nobody ever tried.
     DropOrphans,
