@@ -115,7 +115,8 @@ impl Engine {
             .ok_or(Error::Full { limit: options.disk_limit, what: "the disk space of the store" })?;
         let Replayed { last_seq, last_segment, used, .. } = replayed;
         let journal = Journal::new(current, last_seq, used, options.max_frame());
-        if sabotage::is(Break::AppendToReplayed) {
+        let same_log = sabotage::is(Break::AppendToReplayed) && last_seq > known.released;
+        if same_log {
             journal.append_to_replayed();
         }
 
@@ -149,7 +150,7 @@ impl Engine {
             orphans_found: orphans + contents.meta(Meta::Orphans),
             options,
         });
-        if !sabotage::is(Break::AppendToReplayed) {
+        if !same_log {
             engine.start_log(last_segment, last_seq)?;
         }
         engine.start_threads()?;

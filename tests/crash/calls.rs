@@ -339,6 +339,18 @@ impl World {
 
     fn begin(&mut self) {
         let ask = self.any_ask();
+        self.begin_as(ask);
+    }
+
+    /// Begins an event that is newer than all others of its entity.
+    pub fn begin_in_order(&mut self, key: Key) {
+        let order = Some(((key.0, 0), self.fresh_number()));
+        let durable = self.is_durable();
+        let ask = Ask { key, print: None, order, window: WINDOWS[key.0], lease: NEVER, durable };
+        self.begin_as(ask);
+    }
+
+    fn begin_as(&mut self, ask: Ask) {
         let predicted = self.predict(&ask);
         let result = self.request(&ask).begin();
         match self.got(result) {
@@ -390,7 +402,8 @@ impl World {
         (Some(bytes), reply)
     }
 
-    fn settle(&mut self) {
+    /// Completes or refuses a claim in progress.
+    pub fn settle(&mut self) {
         let Some((key, running)) = self.any_held() else { return };
         let Some(guard) = self.take_guard(key) else { return };
         let (response, mut reply) = self.any_reply();

@@ -134,10 +134,15 @@ pub fn torn_tail(seed: u64) -> Tally {
         assert!(world.try_open());
         world.check_recovered(false);
         let absent = (0..IDS).filter(|id| world.state((1, *id)).done().is_none()).collect::<Vec<_>>();
-        let torn = one_in(&mut world.dice, 2);
-        if torn {
+        if one_in(&mut world.dice, 2) {
             world.disk.inject(Fault::new(FaultKind::PowerCut).on(Call::Sync));
-            world.claim_these(1, &absent);
+            if let Some(last) = absent.last().filter(|_| one_in(&mut world.dice, 3)) {
+                // Its completion and its mark stand or fall together.
+                world.begin_in_order((1, *last));
+                world.settle();
+            } else {
+                world.claim_these(1, &absent);
+            }
         } else {
             let some = usize::try_from(world.dice.below(7)).unwrap_or(0).min(absent.len());
             world.claim_these(1, &absent[..some]);
