@@ -27,7 +27,8 @@ mod states;
 #[path = "crash/world.rs"]
 mod world;
 
-use campaign::{judge, number_from, seed_of};
+use campaign::{judge, seed_of};
+use common::number_from;
 use history::Tally;
 use oncedb::sabotage::{Break, set};
 use oncedb::simulation::FaultKind;

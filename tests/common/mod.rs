@@ -5,8 +5,10 @@
 pub mod child;
 
 use oncedb::{Cause, Guard, InProgress, ManualClock, Mark, Options, Outcome, Record, Scope, Store};
+use std::env;
 use std::fmt::Debug;
 use std::future::Future;
+use std::io::{self, Write};
 use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -87,6 +89,26 @@ fn bytes_under(path: &Path) -> u64 {
 /// The time every `ManualClock` of these tests starts at.
 pub fn noon() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_268_800)
+}
+
+/// A number from the environment.
+pub fn number_from(variable: &str) -> Option<u64> {
+    let text = env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is to be a number, not {text}")))
+}
+
+/// The seed that `ONCEDB_SEED` asks for, else one that nobody has had.
+pub fn fresh_seed() -> u64 {
+    number_from("ONCEDB_SEED").unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970");
+        u64::from(now.subsec_nanos()) ^ now.as_secs()
+    })
+}
+
+/// Prints a line, also where the harness keeps the output of a test to itself.
+pub fn announce(line: &str) {
+    // There is nobody to tell that nobody listens.
+    let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
 struct Bell {

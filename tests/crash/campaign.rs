@@ -1,33 +1,23 @@
 //! Many histories, on every core, each with a seed of its own.
 
-use crate::common::Dice;
+use crate::common::{Dice, announce, fresh_seed, number_from};
 use crate::history::Tally;
-use std::env;
-use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-/// The seed that the environment asks for, else a fresh one; printed.
+/// The seed of a campaign; printed.
 pub fn seed() -> u64 {
-    let seed = number_from("ONCEDB_SEED").unwrap_or_else(|| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
-        u64::from(now.subsec_nanos()) ^ now.as_secs()
-    });
-    eprintln!("ONCEDB_SEED={seed}");
+    let seed = fresh_seed();
+    announce(&format!("crash: ONCEDB_SEED={seed}"));
     seed
 }
 
 /// How long random campaigns run together: `ONCEDB_CRASH_SECONDS`, else as long as CI has for them.
 pub fn seconds() -> u64 {
     number_from("ONCEDB_CRASH_SECONDS").unwrap_or(if cfg!(debug_assertions) { 20 } else { 100 })
-}
-
-pub fn number_from(variable: &str) -> Option<u64> {
-    let text = env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is to be a number, not {text}")))
 }
 
 /// The violation of one history, or what it went through.
@@ -79,13 +69,12 @@ pub fn run(name: &str, more: impl Fn(u64) -> bool + Sync, history: impl Fn(u64) 
 /// What all campaigns of this process went through.
 static ALL: Mutex<Tally> = Mutex::new(Tally::NONE);
 
-/// Prints a tally and the sum of all so far, also where the harness keeps a test's output to itself.
+/// Prints a tally and the sum of all so far.
 fn say(name: &str, tally: Tally) {
     let mut all = ALL.lock().expect("nobody panics here");
     all.add(tally);
-    let text = format!("crash: {name}: {tally}\ncrash: in all: {all}\n");
-    // There is nobody to tell that nobody listens.
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    announce(&format!("crash: {name}: {tally}"));
+    announce(&format!("crash: in all: {all}"));
 }
 
 /// For so many seconds.

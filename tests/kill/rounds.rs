@@ -1,9 +1,7 @@
 //! How many rounds, by which seed, and what they came to.
 
-use crate::common::Dice;
+use crate::common::{Dice, announce, fresh_seed, number_from};
 use crate::history::History;
-use std::env;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 pub struct Rounds {
     pub seed: u64,
@@ -14,21 +12,13 @@ pub struct Rounds {
     violations: Vec<String>,
 }
 
-fn number_from(variable: &str) -> Option<u64> {
-    let text = env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is to be a number, not {text}")))
-}
-
 impl Rounds {
     /// One in `part` of the rounds that are asked for.
     pub fn new(name: &'static str, part: u64) -> Self {
-        let seed = number_from("ONCEDB_SEED").unwrap_or_else(|| {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
-            u64::from(now.subsec_nanos()) ^ now.as_secs()
-        });
+        let seed = fresh_seed();
         let all = number_from("ONCEDB_KILL_ROUNDS").unwrap_or(if cfg!(debug_assertions) { 8 } else { 60 });
         let count = all.div_ceil(part);
-        eprintln!("{name}: ONCEDB_SEED={seed} ONCEDB_KILL_ROUNDS={all}");
+        announce(&format!("{name}: ONCEDB_SEED={seed} ONCEDB_KILL_ROUNDS={all}"));
         Self { seed, count, dice: Dice::new(seed), name, answers: 0, violations: Vec::new() }
     }
 
@@ -41,7 +31,7 @@ impl Rounds {
     pub fn end(self) {
         let Self { name, count, seed, answers, violations, .. } = self;
         let found = violations.len();
-        eprintln!("{name}: {count} rounds, {answers} acknowledged answers, {found} violations");
+        announce(&format!("{name}: {count} rounds, {answers} acknowledged answers, {found} violations"));
         assert!(
             violations.is_empty(),
             "ONCEDB_SEED={seed} found {found} violations:\n{}",
