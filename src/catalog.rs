@@ -160,13 +160,12 @@ impl Contents {
         self.scopes.insert(name, number);
     }
 
-    /// What some changes make of nothing.
-    pub(crate) fn from_edits(edits: &[Edit]) -> Self {
-        let mut contents = Self::default();
+    /// What some changes make of it.
+    pub(crate) fn after(mut self, edits: &[Edit]) -> Self {
         for edit in edits {
-            contents.apply(edit);
+            self.apply(edit);
         }
-        contents
+        self
     }
 
     /// The changes that make this of nothing, but for segments.
@@ -583,7 +582,7 @@ fn failed(error: redb::Error) -> CommitError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::memory::MemoryDisk;
+    use crate::disk::memory::{Fault, FaultKind, MemoryDisk};
 
     #[test]
     fn commits_come_back() {
@@ -623,6 +622,26 @@ mod tests {
             let catalog = Catalog::open(Arc::new(disk.clone()), Path::new("d"), true).unwrap();
             assert_eq!(catalog.meta(Meta::Format), 0);
             catalog.close().unwrap();
+        }
+    }
+
+    /// Whatever call fails while a sound catalog is opened, that is the disk's failure and no damage.
+    #[test]
+    fn a_failing_call_is_not_taken_for_damage() {
+        let sound = MemoryDisk::new(1);
+        let catalog = Catalog::open(Arc::new(sound.clone()), Path::new("d"), true).unwrap();
+        catalog.commit(vec![Edit::Meta(Meta::Format, FORMAT.into())]).unwrap();
+        catalog.close().unwrap();
+        let bytes = sound.contents("d/catalog.redb").unwrap();
+        for calls in 0.. {
+            let disk = MemoryDisk::new(1);
+            disk.replace("d/catalog.redb", &bytes);
+            disk.inject(Fault::new(FaultKind::Io).after(calls));
+            match Catalog::open(Arc::new(disk.clone()), Path::new("d"), false) {
+                Err(error) => assert!(matches!(error, Error::Io { .. }), "call {calls}: {error}"),
+                Ok(_) if disk.injected() == 0 => return assert!(calls > 8, "only {calls} calls"),
+                Ok(_) => {}
+            }
         }
     }
 

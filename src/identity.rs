@@ -78,6 +78,7 @@ impl Identity {
     pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Copies> {
         let mut copies = Copies::default();
         let mut sound: Vec<(PathBuf, Self)> = Vec::new();
+        let mut unreadable = None;
         for path in COPIES.map(|name| dir.join(name)) {
             let bytes = match disk.open(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -85,8 +86,14 @@ impl Identity {
                     let file = opened?;
                     file.drop_cache()?;
                     let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
-                    disk::read_exact_at(&*file, &mut bytes, 0)?;
-                    bytes
+                    // One that the device cannot read is damaged, and the other is there for that.
+                    match disk::read_exact_at(&*file, &mut bytes, 0) {
+                        Ok(()) => bytes,
+                        Err(error) => {
+                            unreadable = Some(error);
+                            Vec::new()
+                        }
+                    }
                 }
             };
             copies.any = true;
@@ -97,6 +104,9 @@ impl Identity {
         }
         let newest = sound.iter().map(|(_, identity)| identity).max_by_key(|identity| identity.generation);
         copies.newest = newest.cloned();
+        if let (None, Some(error)) = (&copies.newest, unreadable) {
+            return Err(error);
+        }
         copies.complete = sound.len() == COPIES.len() && sound[0].1 == sound[1].1;
         let older = sound.into_iter().filter(|(_, identity)| copies.newest.as_ref() != Some(identity));
         copies.unsound.extend(older.map(|(path, _)| path));

@@ -14,16 +14,17 @@ const SECTOR: usize = 512;
 
 const PIECE: usize = 256 << 10;
 
-/// Reads into `buffer`; where that fails, zeros are left.
-pub(crate) fn read_what_can_be(file: &dyn DiskFile, buffer: &mut [u8], offset: u64) {
+/// Reads into `buffer`; where that fails, zeros are left. Whether it failed nowhere.
+pub(crate) fn read_what_can_be(file: &dyn DiskFile, buffer: &mut [u8], offset: u64) -> bool {
     if read_exact_at(file, buffer, offset).is_ok() {
-        return;
+        return true;
     }
     for (number, sector) in buffer.chunks_mut(SECTOR).enumerate() {
         if read_exact_at(file, sector, offset + (number * SECTOR) as u64).is_err() {
             sector.fill(0);
         }
     }
+    false
 }
 
 /// Copies a file into the directory of damaged ones, durably, and says where it is; `None` if there is
@@ -50,7 +51,12 @@ pub(crate) fn set_aside(disk: &dyn Disk, dir: &Path, path: &Path) -> Result<Opti
         }
         let copy = disk.create(&target).map_err(failed)?;
         let copied = pieces(&*file, |bytes, offset| disk::write_all_at(&*copy, bytes, offset).map(|()| true));
-        copied.and_then(|_| disk::sync(&*copy)).and_then(|()| disk.sync_dir(&damaged)).map_err(failed)?;
+        let copied = copied.and_then(|_| disk::sync(&*copy)).and_then(|()| disk.sync_dir(&damaged));
+        if copied.is_err() {
+            // Half a copy would keep the room that may be missing.
+            let _ = disk.remove(&target);
+        }
+        copied.map_err(failed)?;
         return Ok(Some(target));
     }
     Ok(None)
@@ -115,5 +121,16 @@ mod tests {
         assert_eq!(disk.contents("d/damaged/1.run").unwrap(), long);
         assert_eq!(disk.contents("d/damaged/1.run.2").unwrap(), b"other");
         assert_eq!(set_aside(&disk, dir, Path::new("d/none")).unwrap(), None);
+    }
+
+    #[test]
+    fn half_a_copy_does_not_keep_the_room_that_is_missing() {
+        let (disk, dir, path) = (MemoryDisk::new(0), Path::new("d"), Path::new("d/runs/1.run"));
+        disk.replace(path, &vec![7; 3 * PIECE]);
+        disk.set_capacity(Some(5 * PIECE as u64));
+        set_aside(&disk, dir, path).unwrap_err();
+        assert_eq!(disk.used(), 3 * PIECE as u64);
+        disk.set_capacity(Some(6 * PIECE as u64));
+        assert_eq!(set_aside(&disk, dir, path).unwrap().unwrap(), Path::new("d/damaged/1.run"));
     }
 }

@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::guard::Cause;
 use crate::identity::Identity;
 use crate::journal::replay::{Known, Replayed, replay};
-use crate::journal::segment::Segment;
+use crate::journal::segment::{Segment, begun_after};
 use crate::journal::{AppendError, Haste, Journal, Room};
 use crate::key::{Key, KeyHasher};
 use crate::live::{LiveMap, State};
@@ -71,6 +71,7 @@ impl Engine {
         }
         agree_on_identity(&catalog, dir, &*disk)?;
         let contents = catalog.contents();
+        check_last_commit(&options, dir, &contents)?;
         let (runs, mut unlisted) = RunStore::open(&disk, dir.join(RUNS_DIR), &contents)?;
         let hasher = KeyHasher::new(contents.meta(Meta::Seed));
 
@@ -277,6 +278,20 @@ pub(super) fn open_segments(
     unlisted.extend(there.into_iter().filter(|path| !listed.contains(path)));
     let in_use = contents.segments.iter().filter(|(_, (ordinal, _))| *ordinal > 0);
     in_use.map(|(&file_id, &(ordinal, epoch))| Segment::open(disk, dir, file_id, ordinal, epoch)).collect()
+}
+
+/// Fails if frames were written to a segment that was prepared after the catalog's last commit: it has
+/// lost the commit that listed this segment, which must not be removed or used anew as one that nobody
+/// needs. The commit is durable before the first frame is written.
+pub(super) fn check_last_commit(options: &Options, dir: &Path, contents: &Contents) -> Result<()> {
+    let segments = dir.join(JOURNAL_DIR);
+    for path in options.disk.list(&segments).map_err(|error| Error::io(&segments, error))? {
+        if begun_after(&*options.disk, &path, contents.meta(Meta::Ordinal))? {
+            let what = "its last commits are not in it any more: it does not know all of the journal";
+            return Err(Error::corrupt(&dir.join(CATALOG_FILE), 0, what));
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn stored_stamps(contents: &Contents) -> Stamps {

@@ -20,7 +20,7 @@ use crate::runs::summary_of;
 use crate::span::Span;
 use crate::verification::Problem;
 
-/// Added to the era where no segment tells how far it had come.
+/// Added to the era where a segment does not tell how far it had come.
 const ERA_MARGIN: u64 = 1 << 16;
 
 /// What the catalog says, or would say.
@@ -48,13 +48,16 @@ pub(super) fn rebuild(dir: &Path, options: &Options, what: &'static str) -> Resu
     // The latest of what is known of the time, and of the openings.
     let stamps = segments.values().flatten().map(|header| header.origin);
     let told = Origin {
-        era: identity.era + if segments.values().any(Option::is_some) { 0 } else { ERA_MARGIN },
+        era: identity.era,
         released: 0,
         store_time: identity.store_time,
         wall_time: identity.wall_time,
     };
     let stamp = stamps.clone().chain([told]).max_by_key(|stamp| stamp.store_time).unwrap_or(told);
     let era = stamps.clone().chain([told]).map(|stamp| stamp.era).max().unwrap_or(0);
+    // The one that does not read may have been the last opening's.
+    let all_tell = !segments.is_empty() && segments.values().all(Option::is_some);
+    let era = era + if all_tell { 0 } else { ERA_MARGIN };
     let released = stamps.map(|stamp| stamp.released).max().unwrap_or(0);
     let above = |ids: Option<u64>| ids.unwrap_or(0) + 1;
     meta(Meta::Seed, identity.seed);
@@ -87,7 +90,7 @@ pub(super) fn rebuild(dir: &Path, options: &Options, what: &'static str) -> Resu
         Edit::Segment { file_id, ordinal, epoch }
     }));
     let problem = Some(Problem::new(&path, 0, what));
-    Ok(Rebuilt { contents: Contents::from_edits(&edits), released, problem })
+    Ok(Rebuilt { contents: Contents::default().after(&edits), released, problem })
 }
 
 impl Rebuilt {

@@ -2,10 +2,9 @@
 //!
 //! 1. Everything is read. What is sound and complete is left alone.
 //! 2. Damaged files are copied to `damaged/`, durably; nothing is removed before.
-//! 3. What is sound in damaged runs and response files is written to new ones, and one commit lists
-//!    these in place of the old ones.
-//! 4. If the journal is damaged, what is sound in it is flushed to runs; the commit that lists these
-//!    frees all segments.
+//! 3. What is sound in damaged runs and response files is written to new ones, and what is sound in
+//!    the journal is flushed to runs: also what a damaged run held, if no segment of it was freed yet.
+//! 4. One commit lists the new files in place of the old ones, and frees all segments.
 //!
 //! A crash leaves a store on which the same can be done again. What the catalog lists no more is
 //! removed by the open that follows.
@@ -16,11 +15,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::open::{
-    JOURNAL_DIR, RUNS_DIR, adopt_orphans, is_fresh, open_segments, stamp_edits, start_time, stored_stamps,
+    JOURNAL_DIR, RUNS_DIR, adopt_orphans, check_last_commit, is_fresh, open_segments, stamp_edits,
+    start_time, stored_stamps,
 };
 use super::rebuild::{Rebuilt, rebuild};
 use crate::catalog::{CATALOG_FILE, Catalog, Contents, Edit, FORMAT, Meta};
 use crate::clock::{Time, WallMapping};
+use crate::disk::{Disk, read_exact_at};
 use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::journal::replay::{Known, replay};
@@ -29,7 +30,7 @@ use crate::key::{Key, KeyHasher};
 use crate::lenient::{set_aside, write_report};
 use crate::live::{LiveMap, State};
 use crate::options::Options;
-use crate::record::Body;
+use crate::record::{Body, StoredRecord};
 use crate::runs::{FlushError, Flushed, LostFile, Rescue, RunStore};
 use crate::span::Span;
 use crate::stamp::Stamp;
@@ -57,13 +58,18 @@ pub(crate) fn salvage(dir: &Path, options: &Options) -> Result<Vec<Loss>> {
         return Ok(Vec::new());
     }
     // Not opened before it is known to be sound: redb would change it.
-    let (catalog, base) = match Catalog::peek(&**disk, &dir.join(CATALOG_FILE)) {
+    let read = Catalog::peek(&**disk, &dir.join(CATALOG_FILE))
+        .and_then(|contents| check_last_commit(options, dir, &contents).map(|()| contents));
+    let (catalog, base) = match read {
         Ok(contents) => {
             let released = contents.meta(Meta::Released);
             let catalog = Catalog::open(Arc::clone(disk), dir, false)?;
             (Some(catalog), Rebuilt { contents, released, problem: None })
         }
         Err(Error::Corrupt { what, .. }) => (None, rebuild(dir, options, what)?),
+        Err(Error::Io { .. }) if does_not_read(&**disk, &dir.join(CATALOG_FILE)) => {
+            (None, rebuild(dir, options, "the device does not read it")?)
+        }
         Err(error) => return Err(error),
     };
     let copies = Identity::read(&**disk, dir).map_err(|error| Error::io(dir, error))?;
@@ -86,6 +92,13 @@ pub(crate) fn salvage(dir: &Path, options: &Options) -> Result<Vec<Loss>> {
     }
     let salvage = Salvage { dir, options, hasher: &hasher, base };
     salvage.run(catalog, &runs, log_is_sound)
+}
+
+/// Whether a file is there, and cannot be read from end to end.
+fn does_not_read(disk: &dyn Disk, path: &Path) -> bool {
+    let Ok(file) = disk.open(path) else { return false };
+    let len = file.len().ok().and_then(|len| usize::try_from(len).ok());
+    len.is_some_and(|len| read_exact_at(&*file, &mut vec![0; len], 0).is_err())
 }
 
 /// Whether the journal reads as an open would have it.
@@ -116,7 +129,9 @@ struct Log {
 
 impl Salvage<'_> {
     fn run(mut self, catalog: Option<Catalog>, runs: &Rescue<'_>, log_is_sound: bool) -> Result<Vec<Loss>> {
-        let log = if log_is_sound { None } else { Some(self.read_log(runs)?) };
+        // What is missing in runs may still be in a sound journal.
+        let log =
+            if log_is_sound && runs.is_sound() { None } else { Some(self.read_log(runs, log_is_sound)?) };
         let mut aside = BTreeMap::new();
         let segments = log.iter().flat_map(|log| &log.rescued.lost).map(|lost| lost.problem.path.clone());
         let lost_catalog = self.base.problem.iter().map(|problem| problem.path.clone());
@@ -163,10 +178,10 @@ impl Salvage<'_> {
             Some(catalog) => catalog,
             None => self.create_catalog()?,
         };
-        let commit = |edits| catalog.commit(edits).map_err(|error| Error::from(FlushError::Catalog(error)));
-        commit(edits)?;
-        if let Some(log) = &log {
-            self.flush_log(&catalog, log, last_seq, now)?;
+        // One commit: damaged runs that have been replaced do not say that the journal is needed for them.
+        match &log {
+            Some(log) => self.flush_log(&catalog, log, last_seq, now, edits)?,
+            None => catalog.commit(edits).map_err(|error| Error::from(FlushError::Catalog(error)))?,
         }
         catalog.close()?;
         Ok(losses)
@@ -183,7 +198,7 @@ impl Salvage<'_> {
         if self.base.problem.is_none() && !runs.is_sound() { 0 } else { self.base.released }
     }
 
-    fn read_log(&self, runs: &Rescue<'_>) -> Result<Log> {
+    fn read_log(&self, runs: &Rescue<'_>, is_sound: bool) -> Result<Log> {
         let contents = &self.base.contents;
         let released = match self.base.problem {
             None => contents.meta(Meta::Released),
@@ -195,21 +210,22 @@ impl Salvage<'_> {
         let in_runs = self.in_runs(runs);
         let live = LiveMap::default();
         let mut latest = Time(0);
-        let rescued = rescue(
-            &*self.options.disk,
-            &self.dir.join(JOURNAL_DIR),
-            &self.wanted(),
-            known,
-            &|seq| runs.written_before(seq).max(created),
-            &mut |seq, record, bytes| {
-                latest = latest.max(record.written_at());
-                if seq > in_runs && !matches!(record.body, Body::LogStart { .. }) {
-                    let key = Key { hash: self.hasher.hash(record.key), bytes: record.key.into() };
-                    let state = State::Settled { record: bytes.into(), undelivered: None };
-                    live.lock(&key, None).set_first(&key, seq, state);
-                }
-            },
-        )?;
+        let mut keep = |seq, record: StoredRecord<'_>, bytes: &[u8]| {
+            latest = latest.max(record.written_at());
+            if seq > in_runs && !matches!(record.body, Body::LogStart { .. }) {
+                let key = Key { hash: self.hasher.hash(record.key), bytes: record.key.into() };
+                let state = State::Settled { record: bytes.into(), undelivered: None };
+                live.lock(&key, None).set_first(&key, seq, state);
+            }
+        };
+        let dir = self.dir.join(JOURNAL_DIR);
+        let rescued = if is_sound {
+            let segments = open_segments(self.options, &dir, contents, &mut Vec::new())?;
+            Rescued { last_seq: replay(segments, known, &mut keep)?.last_seq, lost: Vec::new() }
+        } else {
+            let before = |seq| runs.written_before(seq).max(created);
+            rescue(&*self.options.disk, &dir, &self.wanted(), known, &before, &mut keep)?
+        };
         let now = start_time(self.options, stored_stamps(contents), latest);
         let orphans = adopt_orphans(&live, in_runs, now);
         Ok(Log { rescued, live, orphans, latest })
@@ -226,10 +242,18 @@ impl Salvage<'_> {
         Ok(catalog)
     }
 
-    /// Writes the states that the journal still tells to runs, and frees all segments.
-    fn flush_log(&self, catalog: &Catalog, log: &Log, last_seq: u64, now: Time) -> Result<()> {
+    /// Writes the states that the journal still tells to runs, and frees all segments, in one commit
+    /// with `edits`.
+    fn flush_log(
+        &self,
+        catalog: &Catalog,
+        log: &Log,
+        last_seq: u64,
+        now: Time,
+        mut edits: Vec<Edit>,
+    ) -> Result<()> {
         let (disk, dir) = (&self.options.disk, self.dir.join(RUNS_DIR));
-        let (runs, _) = RunStore::open(disk, dir, &catalog.contents())?;
+        let (runs, _) = RunStore::open(disk, dir, &catalog.contents().after(&edits))?;
         let mut states = Vec::new();
         for shard in log.live.shards() {
             for entry in shard.lock().entries() {
@@ -238,12 +262,12 @@ impl Salvage<'_> {
             }
         }
         let lost = |file_id| log.rescued.lost.iter().any(|lost| lost.file_id == file_id);
-        let mut edits = vec![
+        edits.extend([
             Edit::Meta(Meta::Format, FORMAT.into()),
             Edit::Meta(Meta::Released, last_seq),
             Edit::Meta(Meta::Durable, last_seq),
             Edit::Meta(Meta::Orphans, log.orphans),
-        ];
+        ]);
         let stamp = Stamp::new(now, self.options.clock.wall());
         edits.extend(stamp_edits(stored_stamps(&self.base.contents).then(stamp)));
         for &file_id in self.base.contents.segments.keys() {

@@ -93,6 +93,12 @@ pub(crate) fn rescue(
         let first = since(&log, u64::MAX).max(before(u64::MAX)).before(SKEW);
         part.lose(u64::MAX, Span { first, last: Time::NEVER });
     }
+    // A store has a segment whenever it has been opened. Without one, nobody knows how far the log went.
+    let all = parts.is_empty().then(|| LostSegment {
+        file_id: 0,
+        problem: Problem::new(dir, 0, "there is no journal segment"),
+        claims: Span { first: before(u64::MAX).before(SKEW), last: Time::NEVER },
+    });
     let lost = parts.into_iter().flat_map(|part| {
         let Part { file_id, problem, mut lost, .. } = part;
         if lost.is_empty() {
@@ -100,7 +106,7 @@ pub(crate) fn rescue(
         }
         lost.into_iter().map(move |(problem, claims)| LostSegment { file_id, problem, claims })
     });
-    Ok(Rescued { last_seq, lost: lost.collect() })
+    Ok(Rescued { last_seq, lost: lost.chain(all).collect() })
 }
 
 /// One segment's bytes, as far as they can be read, and the good frames in them.
@@ -160,7 +166,7 @@ impl Part {
         part.bytes.resize(len, 0);
         // What a killed process left in the cache alone is no more rescued than it is replayed.
         disk::sync(&*file).and_then(|()| file.drop_cache()).map_err(failed)?;
-        read_what_can_be(&*file, &mut part.bytes, 0);
+        let whole = read_what_can_be(&*file, &mut part.bytes, 0);
         let header = part.bytes.first_chunk().ok_or(None).and_then(Header::from_bytes);
         part.header = header.ok();
         let what = match header {
@@ -174,6 +180,8 @@ impl Part {
             Ok(header) if header.size != part.bytes.len() as u64 => {
                 "the file has not the length it was made with"
             }
+            // Not to be used again, whatever lay there.
+            Ok(_) if !whole => "the device does not read all of it",
             Ok(_) => return Ok(part),
         };
         part.problem = Some(Problem::new(&part.path, 0, what));

@@ -25,9 +25,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::frame::{FRAME_ALIGN, Frame};
 use crate::codec::Reader;
 use crate::disk::{self, Disk, DiskFile};
 use crate::error::{Error, Result};
+use crate::lenient::read_what_can_be;
 use crate::sabotage::{self, Break};
 
 /// Where frames begin: a sector of its own for the header.
@@ -77,6 +79,23 @@ pub(crate) struct Header {
 /// The path of a segment file.
 pub(crate) fn path(dir: &Path, file_id: u32) -> PathBuf {
     dir.join(format!("{file_id:08}.segment"))
+}
+
+/// Whether a file is a segment of a later ordinal than this, with frames of that use.
+pub(crate) fn begun_after(disk: &dyn Disk, path: &Path, ordinal: u64) -> Result<bool> {
+    let failed = |error| Error::io(path, error);
+    let file = disk.open(path).map_err(failed)?;
+    let mut header = [0; FRAMES_AT];
+    if file.len().map_err(failed)? < SEGMENT_HEADER || disk::read_exact_at(&*file, &mut header, 0).is_err() {
+        return Ok(false);
+    }
+    let Some(header) = Header::from_bytes(&header).ok().filter(|header| header.ordinal > ordinal) else {
+        return Ok(false);
+    };
+    let mut bytes = vec![0; usize::try_from(file.len().map_err(failed)?).unwrap_or(usize::MAX)];
+    read_what_can_be(&*file, &mut bytes, 0);
+    let mut places = (FRAMES_AT..bytes.len()).step_by(FRAME_ALIGN);
+    Ok(places.any(|place| Frame::read(&bytes[place..], header.epoch).is_some()))
 }
 
 impl Segment {

@@ -284,7 +284,8 @@ impl RunStore {
         edits.push(Edit::Meta(Meta::NextFile, self.next_file.load(Ordering::Relaxed)));
         edits.push(Edit::Meta(Meta::NextBucket, written.next_bucket));
         if !written.folds.is_empty() {
-            let listed = catalog.contents().files;
+            // Files that this very commit lists are moved like the others.
+            let listed = catalog.contents().after(&edits).files;
             for fold in &written.folds {
                 fold_bucket(&mut set, *fold, &listed, &mut edits);
             }

@@ -71,26 +71,30 @@ fn check_answers(store: &oncedb::Store, missing: &[Missing], truth: &Truth) {
 fn check(image: &Image, damage: &Damage, truth: &Truth) -> bool {
     let mut image = image.clone();
     damage.apply(&mut image);
-    let disk = image.disk(1);
-    let Salvaged { store, missing, .. } = match image.options(&disk).salvage(DIR) {
+    check_disk(&image, &image.disk(1), truth)
+}
+
+/// The same for a disk that holds the image.
+fn check_disk(image: &Image, disk: &MemoryDisk, truth: &Truth) -> bool {
+    let Salvaged { store, missing, .. } = match image.options(disk).salvage(DIR) {
         // Another version of the crate may have written it: that is not for us to salvage.
         Err(Error::Version { .. }) => return false,
         salvaged => salvaged.unwrap(),
     };
     check_answers(&store, &missing, truth);
-    check_copies(&disk, &image, &missing);
+    check_copies(disk, image, &missing);
     let verification = store.verify().unwrap();
     assert!(verification.is_sound(), "{:?}", verification.problems);
     let token = use_it(&store);
     store.close().unwrap();
 
     // As a store like any other from here on.
-    let again = image.options(&disk).salvage(DIR).unwrap();
+    let again = image.options(disk).salvage(DIR).unwrap();
     assert_eq!(again.missing, [], "nothing is missing twice");
     check_answers(&again.store, &missing, truth);
     assert!(use_it(&again.store) > token, "tokens grow");
     assert!(again.store.scope(SCOPES[0]).unwrap().contains("after").unwrap());
-    check_copies(&disk, &image, &missing);
+    check_copies(disk, image, &missing);
     !missing.is_empty()
 }
 
@@ -173,6 +177,136 @@ fn salvage_of_lost_or_exchanged_files_loses_only_what_it_names() {
         check_all(closed, |image, _| losses(image));
     }
     check_all(false, |image, _| exchanges(image));
+}
+
+#[test]
+fn salvage_of_sectors_that_do_not_read_loses_only_what_they_held() {
+    // A device that ages fails to read here and there; only what lay there is gone, whichever file it is.
+    panics::watch();
+    for closed in [false, true] {
+        let image = sample(closed);
+        let truth = Truth::of(&image);
+        for (path, bytes) in &image.files {
+            let len = bytes.len();
+            for from in [0, len / 3, len / 2, len.saturating_sub(1)].map(|place| place / 512 * 512) {
+                // The copy has zeros there.
+                let zero = Damage::Zero { path: path.clone(), from, to: (from + 512).min(len) };
+                if len == 0 || is_beyond_promise(&image, &zero) {
+                    continue;
+                }
+                let mut damaged = image.clone();
+                zero.apply(&mut damaged);
+                let broken = || {
+                    let disk = damaged.disk(1);
+                    disk.break_sector(path, from as u64);
+                    disk
+                };
+                // A free segment is not read until its bytes have been written anew.
+                let is_segment = path.extension().is_some_and(|ending| ending == "segment");
+                if is_segment && image.options(&broken()).open(DIR).is_ok() {
+                    continue;
+                }
+                let disk = broken();
+                let checked = catch_unwind(AssertUnwindSafe(|| check_disk(&damaged, &disk, &truth)));
+                assert!(checked.is_ok(), "byte {from} of {} does not read", path.display());
+            }
+        }
+    }
+    panics::assert_none();
+}
+
+#[test]
+fn a_copy_of_the_identity_that_does_not_read_is_written_anew() {
+    // The copy is there to save the store, not to bring it down.
+    for closed in [false, true] {
+        let image = sample(closed);
+        for name in ["store/identity.1", "store/identity.2"] {
+            let disk = image.disk(1);
+            disk.break_sector(name, 0);
+            let store = image.options(&disk).open(DIR).unwrap();
+            assert!(store.verify().unwrap().is_sound());
+            store.close().unwrap();
+            assert_eq!(disk.contents("store/identity.1"), disk.contents("store/identity.2"));
+        }
+    }
+}
+
+#[test]
+fn what_a_lost_run_held_is_taken_from_a_journal_that_still_has_it() {
+    // A flush frees whole segments only, so what was flushed last is in the journal, too.
+    let disk = MemoryDisk::new(1);
+    let options = || oncedb::Store::options().memory_limit(1 << 20).threads(false).disk(&disk);
+    let store = options().open(DIR).unwrap();
+    let scope = store.scope("s").unwrap();
+    for number in 0..10 {
+        let _ = new(scope.claim(format!("evt_{number}")));
+    }
+    assert!(scope.forget("evt_9").unwrap());
+    store.maintain().unwrap();
+    let running = new(scope.begin("running"));
+    running.note("half way").unwrap();
+    disk.crash();
+    drop((store, scope, running));
+    for (path, _) in disk.files().iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "run"))
+    {
+        disk.delete(path);
+    }
+    let salvaged = options().salvage(DIR).unwrap();
+    assert_eq!(salvaged.missing.len(), 1, "{:?}", salvaged.missing);
+    let scope = salvaged.store.scope("s").unwrap();
+    for number in 0..10 {
+        assert_eq!(scope.contains(format!("evt_{number}")).unwrap(), number != 9, "{number}");
+    }
+    let again = new(scope.begin("running"));
+    assert_eq!(again.previous().unwrap().note.as_deref(), Some(&b"half way"[..]));
+    assert!(salvaged.store.verify().unwrap().is_sound());
+}
+
+#[test]
+fn a_catalog_that_has_lost_its_last_commit_does_not_lose_the_segment_that_it_listed() {
+    // redb keeps the commit before the last one, and one bit says which of the two counts.
+    let clock = oncedb::ManualClock::new(super::common::noon());
+    let disk = MemoryDisk::new(1);
+    let options =
+        || oncedb::Store::options().memory_limit(1 << 20).threads(false).clock(clock.clone()).disk(&disk);
+    for recycled in [false, true] {
+        if recycled {
+            let store = options().open(DIR).unwrap();
+            let _ = new(store.scope("s").unwrap().claim("other"));
+            store.close().unwrap();
+        }
+        options().open(DIR).unwrap().close().unwrap();
+        let store = options().open(DIR).unwrap();
+        let _ = store.scope("s").unwrap();
+        store.close().unwrap();
+        let store = options().open(DIR).unwrap();
+        let id = format!("recycled: {recycled}");
+        let _ = new(store.scope("s").unwrap().claim(&id));
+        disk.crash();
+        drop(store);
+        let header = disk.contents("store/catalog.redb").unwrap();
+        disk.damage("store/catalog.redb", 9, &[header[9] ^ 1]);
+        let error = options().open(DIR).unwrap_err();
+        assert!(matches!(&error, Error::Corrupt { path, .. } if path.ends_with("catalog.redb")), "{error}");
+        let salvaged = options().salvage(DIR).unwrap();
+        assert!(salvaged.store.scope("s").unwrap().contains(&id).unwrap(), "{:?}", salvaged.missing);
+        assert!(salvaged.missing.iter().all(|missing| missing.claims.is_none()), "{:?}", salvaged.missing);
+        salvaged.store.close().unwrap();
+    }
+}
+
+#[test]
+fn a_journal_that_is_gone_with_the_catalog_is_missed() {
+    // Nobody knows what was in it, so all since the last flush may be gone.
+    let image = sample(false);
+    let truth = Truth::of(&image);
+    let mut damaged = image.clone();
+    damaged.files.retain(|path, _| {
+        !path.ends_with("catalog.redb") && path.extension().is_none_or(|ending| ending != "segment")
+    });
+    let disk = damaged.disk(1);
+    let salvaged = damaged.options(&disk).salvage(DIR).unwrap();
+    check_answers(&salvaged.store, &salvaged.missing, &truth);
 }
 
 #[test]

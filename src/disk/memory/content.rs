@@ -1,5 +1,6 @@
 //! One file of the simulated disk: what its device holds, and the page cache in front of it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::random::Random;
@@ -15,6 +16,8 @@ pub(super) struct Content {
     device: Vec<u8>,
     /// Changes that are in the cache only, in order.
     dirty: Vec<Change>,
+    /// Sectors that the device cannot read.
+    broken: BTreeSet<usize>,
 }
 
 #[derive(Clone)]
@@ -33,7 +36,7 @@ impl fmt::Debug for Content {
 impl Content {
     /// A file that is on the device already.
     pub(super) fn durable(bytes: Vec<u8>) -> Self {
-        Self { cache: bytes.clone(), device: bytes, dirty: Vec::new() }
+        Self { cache: bytes.clone(), device: bytes, ..Self::default() }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -44,7 +47,18 @@ impl Content {
         self.cache.len()
     }
 
+    pub(super) fn break_sector(&mut self, place: usize) {
+        self.broken.insert(place / SECTOR);
+    }
+
+    /// Whether a read of so many bytes meets a broken sector.
+    pub(super) fn is_broken(&self, start: usize, count: usize) -> bool {
+        let end = start.saturating_add(count).min(self.len());
+        end > start && self.broken.range(start / SECTOR..end.div_ceil(SECTOR)).next().is_some()
+    }
+
     pub(super) fn write(&mut self, start: usize, bytes: &[u8]) {
+        self.broken.retain(|sector| !(start..start + bytes.len()).contains(&(sector * SECTOR)));
         put(&mut self.cache, start, bytes);
         self.dirty.push(Change::Write(start, bytes.to_vec()));
     }
@@ -79,6 +93,11 @@ impl Content {
                 Change::Len(len) => self.cache.resize(*len, 0),
             }
         }
+    }
+
+    /// The file after a crash; broken sectors stay broken.
+    pub(super) fn survivor(&self, random: &mut Random) -> Self {
+        Self { broken: self.broken.clone(), ..Self::durable(self.after_crash(random)) }
     }
 
     /// What a crash leaves: of the changes since the last sync all, none, or some sectors.
@@ -169,6 +188,19 @@ mod tests {
             seen.insert(file.after_crash(&mut Random::new(seed))[3]);
         }
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_broken_sector_fails_reads_that_meet_it_until_it_is_written_anew() {
+        let mut file = Content::durable(vec![0; 2000]);
+        file.break_sector(600);
+        let broken =
+            |file: &Content| [file.is_broken(0, 512), file.is_broken(500, 20), file.is_broken(1024, 9)];
+        assert_eq!(broken(&file), [false, true, false]);
+        file = file.survivor(&mut Random::new(1));
+        assert_eq!(broken(&file), [false, true, false]);
+        file.write(512, &[1; 512]);
+        assert_eq!(broken(&file), [false; 3]);
     }
 
     #[test]

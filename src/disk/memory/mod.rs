@@ -153,6 +153,15 @@ impl MemoryDisk {
         }
     }
 
+    /// Breaks the sector of 512 bytes that holds this byte of a file, as a device does that ages: reads
+    /// of it fail until it is written anew. Does nothing to a file that is not there.
+    pub fn break_sector(&self, path: impl AsRef<Path>, offset: u64) {
+        let state = self.state.lock();
+        if let (Some(content), Ok(start)) = (state.names.get(path.as_ref()), usize::try_from(offset)) {
+            content.lock().break_sector(start);
+        }
+    }
+
     /// What a file holds now; `None` if it is not there.
     #[must_use]
     pub fn contents(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
@@ -215,8 +224,8 @@ impl State {
         }
         // Each file is copied, so that a dead handle cannot write to what survives.
         for content in kept.values_mut() {
-            let survivor = content.lock().after_crash(&mut self.random);
-            *content = Arc::new(Mutex::new(Content::durable(survivor)));
+            let survivor = content.lock().survivor(&mut self.random);
+            *content = Arc::new(Mutex::new(survivor));
         }
         self.durable_names.clone_from(&kept);
         self.names = kept;
@@ -413,7 +422,13 @@ impl DiskFile for MemoryFile {
         let buffer = RefCell::new(buffer);
         self.call(
             Call::Read,
-            |bench| Ok(bench.read(&mut buffer.borrow_mut(), start)),
+            |bench| {
+                let mut buffer = buffer.borrow_mut();
+                if bench.content.is_broken(start, buffer.len()) {
+                    return Err(FaultKind::Io.error());
+                }
+                Ok(bench.read(&mut buffer, start))
+            },
             |bench, kind| match kind {
                 FaultKind::Short => {
                     let mut buffer = buffer.borrow_mut();
