@@ -428,7 +428,9 @@ fn image(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>> {
 /// only a later commit would read.
 fn read_image(bytes: Vec<u8>) -> Result<(Contents, bool), redb::Error> {
     let image = ImageBackend { bytes: Mutex::new(bytes) };
-    let mut database = Builder::new().create_with_backend(image)?;
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    let mut database = builder.create_with_backend(image)?;
     let contents = read(&database)?;
     Ok((contents, database.check_integrity()?))
 }

@@ -1,8 +1,8 @@
 //! What cannot be found out anew if the catalog is lost: the seed of the hash and the scopes' numbers.
 //!
-//! Two copies lie beside the catalog, `identity.1` and `identity.2`. They are written one after the
-//! other whenever a scope gets a number, before the catalog lists it, so that one of them is always
-//! whole and neither knows less than the catalog.
+//! Two copies lie beside the catalog, `identity.1` and `identity.2`. They are written, or added to, one
+//! after the other whenever a scope gets a number, before the catalog lists it, so that one of them is
+//! always whole and neither knows less than the catalog.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -14,7 +14,11 @@
 //! | 32..40 | store time of the creation |
 //! | 40..48, 48..56, 56..64 | era, and the clock's stamp when it was written: store time, wall time |
 //! | 64.. | scopes: number (4), name (v length, bytes) |
-//! | last 4 | CRC-32 of the bytes before |
+//! | 4 | CRC-32 of the bytes before |
+//! | then | scopes that were added later: CRC-32 (4) of the rest, number (4), name (v length, bytes) |
+//!
+//! What does not read behind the first sum is the torn end of an addition that the catalog does not
+//! list yet.
 //!
 //! v: a variable-length integer. All other integers are little-endian.
 
@@ -78,7 +82,7 @@ impl Identity {
     pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Copies> {
         let mut copies = Copies::default();
         let mut sound: Vec<(PathBuf, Self)> = Vec::new();
-        let mut unreadable = None;
+        let (mut unreadable, mut torn) = (None, false);
         for path in COPIES.map(|name| dir.join(name)) {
             let bytes = match disk.open(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -98,23 +102,43 @@ impl Identity {
             };
             copies.any = true;
             match Self::from_bytes(&bytes) {
-                Some(identity) => sound.push((path, identity)),
+                Some((identity, whole)) => {
+                    torn |= !whole;
+                    sound.push((path, identity));
+                }
                 None => copies.unsound.push(path),
             }
         }
-        let newest = sound.iter().map(|(_, identity)| identity).max_by_key(|identity| identity.generation);
+        let newest = sound
+            .iter()
+            .map(|(_, identity)| identity)
+            .max_by_key(|identity| (identity.generation, identity.scopes.len()));
         copies.newest = newest.cloned();
         if let (None, Some(error)) = (&copies.newest, unreadable) {
             return Err(error);
         }
-        copies.complete = sound.len() == COPIES.len() && sound[0].1 == sound[1].1;
+        copies.complete = !torn && sound.len() == COPIES.len() && sound[0].1 == sound[1].1;
         let older = sound.into_iter().filter(|(_, identity)| copies.newest.as_ref() != Some(identity));
         copies.unsound.extend(older.map(|(path, _)| path));
         Ok(copies)
     }
 
-    /// Writes both copies, durably, each when the other is whole.
-    pub(crate) fn write(mut self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    /// Adds a scope to both copies, which are whole, the same and `len` bytes long; the new length.
+    pub(crate) fn append(disk: &dyn Disk, dir: &Path, len: u64, name: &str, number: u32) -> io::Result<u64> {
+        let mut scope = number.to_le_bytes().to_vec();
+        put_bytes(&mut scope, name.as_bytes());
+        let mut entry = crc32fast::hash(&scope).to_le_bytes().to_vec();
+        entry.append(&mut scope);
+        for path in COPIES.map(|name| dir.join(name)) {
+            let file = disk.open(&path)?;
+            disk::write_all_at(&*file, &entry, len)?;
+            disk::sync(&*file)?;
+        }
+        Ok(len + entry.len() as u64)
+    }
+
+    /// Writes both copies, durably, each when the other is whole; their length.
+    pub(crate) fn write(mut self, disk: &dyn Disk, dir: &Path) -> io::Result<u64> {
         let known = Self::read(disk, dir)?;
         self.generation = known.newest.as_ref().map_or(0, |newest| newest.generation) + 1;
         let bytes = self.to_bytes();
@@ -129,7 +153,7 @@ impl Identity {
             disk::sync(&*file)?;
             disk.sync_dir(dir)?;
         }
-        Ok(())
+        Ok(bytes.len() as u64)
     }
 
     fn to_bytes(&self) -> Vec<u8> {
@@ -148,11 +172,10 @@ impl Identity {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (checked, crc) = bytes.split_last_chunk()?;
-        let mut reader = Reader::new(checked);
-        let sound = crc32fast::hash(checked) == u32::from_le_bytes(*crc);
-        if !sound || reader.take(MAGIC.len())? != MAGIC || reader.u32()? != VERSION {
+    /// What a copy says, and whether all of its bytes belong to that.
+    fn from_bytes(bytes: &[u8]) -> Option<(Self, bool)> {
+        let mut reader = Reader::new(bytes);
+        if reader.take(MAGIC.len())? != MAGIC || reader.u32()? != VERSION {
             return None;
         }
         let count = reader.u32()?;
@@ -166,10 +189,36 @@ impl Identity {
             scopes: BTreeMap::new(),
         };
         for _ in 0..count {
-            let number = reader.u32()?;
-            identity.scopes.insert(str::from_utf8(reader.bytes()?).ok()?.into(), number);
+            identity.take_scope(&mut reader)?;
         }
-        reader.is_empty().then_some(identity)
+        let checked = bytes.get(..bytes.len() - reader.len())?;
+        if crc32fast::hash(checked) != reader.u32()? {
+            return None;
+        }
+        while !reader.is_empty() {
+            if identity.take_addition(&mut reader).is_none() {
+                return Some((identity, false));
+            }
+        }
+        Some((identity, true))
+    }
+
+    fn take_scope(&mut self, reader: &mut Reader<'_>) -> Option<()> {
+        let number = reader.u32()?;
+        self.scopes.insert(str::from_utf8(reader.bytes()?).ok()?.into(), number);
+        Some(())
+    }
+
+    fn take_addition(&mut self, reader: &mut Reader<'_>) -> Option<()> {
+        let crc = reader.u32()?;
+        let mut ahead = *reader;
+        let (number, name) = (ahead.u32()?, ahead.bytes()?);
+        let scope = reader.take(reader.len() - ahead.len())?;
+        if crc32fast::hash(scope) != crc {
+            return None;
+        }
+        self.scopes.insert(str::from_utf8(name).ok()?.into(), number);
+        Some(())
     }
 }
 
@@ -201,6 +250,28 @@ mod tests {
                 disk.replace(&path, &bytes);
             }
         }
+    }
+
+    #[test]
+    fn what_is_added_counts_and_what_is_torn_does_not() {
+        let (disk, dir) = (MemoryDisk::new(0), Path::new("d"));
+        let len = sample(1).write(&disk, dir).unwrap();
+        let before = Identity::append(&disk, dir, len, "scope 2", 2).unwrap();
+        let len = Identity::append(&disk, dir, before, "scope 3", 3).unwrap();
+        let copies = Identity::read(&disk, dir).unwrap();
+        assert!(copies.complete && copies.newest.unwrap().is_same_as(&sample(3)));
+        for path in COPIES.map(|name| dir.join(name)) {
+            let bytes = disk.contents(&path).unwrap();
+            assert_eq!(bytes.len() as u64, len);
+            for cut in before..len {
+                disk.replace(&path, &bytes[..usize::try_from(cut).unwrap()]);
+                let copies = Identity::read(&disk, dir).unwrap();
+                assert!(!copies.complete && copies.newest.unwrap().is_same_as(&sample(3)), "cut at {cut}");
+            }
+            disk.replace(&path, &bytes);
+        }
+        sample(4).write(&disk, dir).unwrap();
+        assert!(Identity::read(&disk, dir).unwrap().newest.unwrap().is_same_as(&sample(4)));
     }
 
     #[test]

@@ -70,6 +70,8 @@ pub(crate) struct Engine {
     hold: Option<maintain::Hold>,
     /// Held while background work runs; taken alone to end it.
     gate: RwLock<()>,
+    /// The length of both copies of the identity, once this engine has written them and nothing failed.
+    identity_len: Mutex<Option<u64>>,
     leased: Mutex<Vec<Arc<Attempt>>>,
     failure_announced: AtomicBool,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
@@ -203,14 +205,23 @@ impl Engine {
         let committed = self.catalog.commit_with(|contents| {
             number = contents.last_scope + 1;
             // Before the catalog knows it: the copies must not know less.
-            let mut identity = Identity::of(contents);
-            identity.scopes.insert(name.into(), number);
-            identity.write(&*self.options.disk, &self.dir)?;
+            let (disk, dir) = (&*self.options.disk, &*self.dir);
+            let mut written = self.identity_len.lock();
+            let len = if let Some(len) = written.take() {
+                Identity::append(disk, dir, len, name, number)?
+            } else {
+                let mut identity = Identity::of(contents);
+                identity.scopes.insert(name.into(), number);
+                identity.write(disk, dir)?
+            };
+            *written = Some(len);
             Ok(vec![Edit::Scope(name.into(), number)])
         });
         match committed {
             Ok(()) => Ok(number),
             Err(error) => {
+                // They name a scope that has no number.
+                *self.identity_len.lock() = None;
                 let error = FlushError::Catalog(error);
                 self.background_failure(&error);
                 Err(error.into())

@@ -143,6 +143,7 @@ impl Engine {
             flushing: Mutex::new(FlushHistory { stamped: start, ..FlushHistory::default() }),
             hold,
             gate: RwLock::new(()),
+            identity_len: Mutex::default(),
             leased: Mutex::default(),
             failure_announced: AtomicBool::new(false),
             threads: Mutex::default(),
@@ -216,7 +217,7 @@ fn agree_on_identity(catalog: &Catalog, dir: &Path, disk: &dyn Disk) -> Result<(
     if copies.complete && copies.newest.is_some_and(|copy| copy.is_same_as(&identity)) {
         return Ok(());
     }
-    identity.write(disk, dir).map_err(failed)
+    identity.write(disk, dir).map(drop).map_err(failed)
 }
 
 /// Whether there is no run, no segment and no identity.
