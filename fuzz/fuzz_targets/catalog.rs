@@ -1,5 +1,6 @@
-//! The catalog. A store on a changed one does not open, with an error, or it answers; unless the
-//! catalog says with a right sum that it is another, it answers as before.
+//! The catalog. A store on a changed one does not open, with an error, or it answers. Unless the
+//! catalog says with a right sum that it is another, the store answers as before, if need be after a
+//! salvage.
 #![no_main]
 
 use std::sync::OnceLock;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libfuzzer_sys::fuzz_target;
 use oncedb::simulation::MemoryDisk;
-use oncedb::{Scope, Timestamp};
+use oncedb::{Scope, Store, Timestamp};
 use oncedb_fuzz::catalog::{CATALOG, DIR, IDS, Image, Plan, id, image, options};
 use oncedb_fuzz::memory::bounded;
 
@@ -42,17 +43,28 @@ fuzz_target!(
         assert!(disk.contents(CATALOG).is_some());
         disk.set_capacity(Some(ROOM));
         bounded(len, 8, 16 << 20, || {
-            let _ = use_store(&disk, &plan).and_then(|()| use_store(&disk, &plan));
+            let faithful = !plan.may_be_believed();
+            let used = open_and_use(&disk, faithful).and_then(|()| open_and_use(&disk, faithful));
+            if used.is_err_and(|error| error.is_corruption()) {
+                let salvaged = options(&disk).salvage(DIR);
+                assert!(salvaged.is_ok() || !faithful, "what is beside a catalog cannot be salvaged: {salvaged:?}");
+                let used = salvaged.and_then(|salvaged| use_store(salvaged.store, faithful));
+                let used = used.and_then(|()| open_and_use(&disk, faithful));
+                assert!(used.is_ok() || !faithful, "a salvaged store fails: {used:?}");
+            }
         });
         assert!(!OURS.load(Ordering::Relaxed), "a panic that is not redb's was taken for one");
     }
 );
 
 /// Whatever fails does so with an error.
-fn use_store(disk: &MemoryDisk, plan: &Plan) -> oncedb::Result<()> {
-    let store = options(disk).open(DIR)?;
+fn open_and_use(disk: &MemoryDisk, faithful: bool) -> oncedb::Result<()> {
+    use_store(options(disk).open(DIR)?, faithful)
+}
+
+fn use_store(store: Store, faithful: bool) -> oncedb::Result<()> {
     let scope = store.scope("alpha")?;
-    look(&scope, !plan.may_be_believed());
+    look(&scope, faithful);
     let _ = store.scope("another").and_then(|scope| scope.claim("evt_1"));
     drop(scope.begin("running"));
     let _ = store.maintain();
