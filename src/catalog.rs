@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::span::Span;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use backend::{FileBackend, ImageBackend, is_of_the_disk};
+use backend::{FileBackend, ImageBackend, is_of_the_disk, of_the_disk};
 
 /// The version of every format of this crate, kept in the catalog.
 pub(crate) const FORMAT: u32 = 1;
@@ -452,9 +452,8 @@ fn shielded<T>(work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb:
 /// Opens the database on what the device holds, not on what a failed sync or a killed process left
 /// in the page cache.
 fn open_database(disk: &dyn Disk, path: &Path) -> Result<Database, redb::Error> {
-    let file = disk.open(path)?;
-    disk::sync(&*file)?;
-    file.drop_cache()?;
+    let file = disk.open(path).map_err(of_the_disk)?;
+    disk::sync(&*file).and_then(|()| file.drop_cache()).map_err(of_the_disk)?;
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE_BYTES);
     Ok(builder.create_with_backend(FileBackend { file })?)

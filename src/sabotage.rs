@@ -44,7 +44,7 @@ pub enum Break {
     SkipFence,
     /// Tokens start anew at every opening.
     ReuseTokens,
-    /// A poisoned journal takes more.
+    /// After a failure the journal takes more.
     SkipPoison,
     /// Orphans are not told from keys that nobody ever tried.
     DropOrphans,

@@ -33,14 +33,15 @@ use oncedb::sabotage::{Break, set};
 use oncedb::simulation::FaultKind;
 
 /// Histories before a break counts as not seen.
-const MOST: u64 = 2500;
+const MOST: u64 = 4000;
 
 /// The kinds of history that take turns.
 fn history(kind: u64, seed: u64) -> Tally {
     match kind {
         0 | 1 => history::random(seed, false),
         2 => history::torn_tail(seed),
-        3 => faults::fault_at(seed, FaultKind::Io, false, 20 + seed % 400).unwrap_or_default(),
+        3 => faults::fault_at(seed, FaultKind::Io, seed.is_multiple_of(2), 20 + seed / 2 % 400)
+            .unwrap_or_default(),
         _ => damage::damaged(seed),
     }
 }

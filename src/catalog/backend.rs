@@ -103,7 +103,8 @@ impl error::Error for OfTheDisk {
     }
 }
 
-fn of_the_disk(error: io::Error) -> io::Error {
+/// An error that the disk gave, and not redb.
+pub(super) fn of_the_disk(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), OfTheDisk(error))
 }
 

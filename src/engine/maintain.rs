@@ -283,10 +283,14 @@ impl Engine {
         wait(upto).map_err(|fault| FlushError::Store(fault.into()))?;
         let Collected { states, oldest_begin } = self.collect(upto);
         let released = oldest_begin.map_or(upto, |seq| upto.min(seq - 1));
-        let retirable =
-            self.journal.retirable(if sabotage::is(Break::RecycleEarly) { u64::MAX } else { released });
+        let retirable = self.journal.retirable(released);
         if states.is_empty() && retirable.is_empty() {
             return Ok(0);
+        }
+        let free = |segment: &Segment| Edit::Segment { file_id: segment.file_id, ordinal: 0, epoch: 0 };
+        if sabotage::is(Break::RecycleEarly) {
+            let early = retirable.iter().map(free).collect();
+            self.catalog.commit(early).map_err(FlushError::Catalog)?;
         }
         let records = self.runs.flush(&self.catalog, states, self.now(), self.removal_time(), || {
             // States collected before may have been replaced by newer ones, whose frames must be
@@ -296,7 +300,6 @@ impl Engine {
             let mut edits = self.clock_edits();
             edits.push(Edit::Meta(Meta::Released, released));
             edits.push(Edit::Meta(Meta::Durable, durable));
-            let free = |segment: &Segment| Edit::Segment { file_id: segment.file_id, ordinal: 0, epoch: 0 };
             edits.extend(retirable.iter().map(free));
             Ok(edits)
         })?;

@@ -90,7 +90,7 @@ pub(crate) struct Journal {
 struct Failure {
     error: Arc<io::Error>,
     /// Frames up to here may have been written; later ones never were.
-    reached: u64,
+    reached: AtomicU64,
 }
 
 /// What the journal has done, for statistics.
@@ -214,7 +214,7 @@ impl Journal {
     pub(crate) fn poison(&self, error: Arc<io::Error>) {
         let queue = self.queue.lock();
         // Under the lock: no frame gets a number in between.
-        let _ = self.failure.set(Failure { error, reached: queue.next_seq - 1 });
+        let _ = self.failure.set(Failure { error, reached: AtomicU64::new(queue.next_seq - 1) });
         drop(queue);
         self.ticker.sync_now();
     }
@@ -227,10 +227,13 @@ impl Journal {
             return Some(Ok(()));
         }
         let failure = failure?;
-        if sabotage::is(Break::SkipPoison) && seq > failure.reached {
+        let fault = if seq <= failure.reached.load(Ordering::Acquire) {
+            Fault::Unknown
+        } else if sabotage::is(Break::SkipPoison) {
             return None;
-        }
-        let fault = if seq <= failure.reached { Fault::Unknown } else { Fault::Poisoned };
+        } else {
+            Fault::Poisoned
+        };
         Some(Err(fault(Arc::clone(&failure.error))))
     }
 
@@ -383,7 +386,12 @@ impl Journal {
             Err(error) => {
                 let mut queue = self.queue.lock();
                 // Set under the queue's lock: whoever appends sees it.
-                let _ = self.failure.set(Failure { error: Arc::new(error), reached: last });
+                let failure = Failure { error: Arc::new(error), reached: AtomicU64::new(last) };
+                if let Err(failure) = self.failure.set(failure) {
+                    // Poisoned from outside meanwhile.
+                    let reached = failure.reached.into_inner();
+                    self.failure.get().map(|known| known.reached.fetch_max(reached, Ordering::AcqRel));
+                }
                 // Answers those who gathered meanwhile, too.
                 self.ticker.sync_now();
                 Some(batch.unwrap_or_else(|| queue.end_batch()))

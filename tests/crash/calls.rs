@@ -74,7 +74,8 @@ impl World {
             93..95 => self.store().tick(),
             95 => drop(self.store().stats()),
             _ => {
-                let by = [1, SECOND, 20 * SECOND, 90 * SECOND, 120 * SECOND];
+                // Among them what ends a window to the nanosecond.
+                let by = [1, SECOND, 10 * SECOND, 30 * SECOND, 70 * SECOND, 100 * SECOND];
                 let by = by[self.pick(by.len())];
                 self.advance_clock(by);
             }
@@ -101,7 +102,7 @@ impl World {
     fn any_ask(&mut self) -> Ask {
         let key = self.any_key();
         let print = (self.pick(4) == 0).then(|| vec![b'p'; 1 + self.pick(2)]);
-        let order = (self.pick(4) == 0).then(|| {
+        let order = (self.pick(3) == 0).then(|| {
             let entity = (key.0, self.pick(ENTITIES));
             let number = if self.pick(3) == 0 { self.dice.below(100) } else { self.fresh_number() };
             (entity, number)

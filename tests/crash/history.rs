@@ -4,6 +4,7 @@ use crate::calls::one_in;
 use crate::world::{IDS, Setup, World};
 use oncedb::Durability;
 use oncedb::simulation::{Call, Fault, FaultKind};
+use std::fmt;
 use std::time::Duration;
 
 /// Calls of a store in one session, at most.
@@ -19,7 +20,19 @@ pub struct Tally {
     pub violations: u64,
 }
 
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} histories, {} crashes, {} faults injected in {} disk calls, {} violations",
+            self.histories, self.crashes, self.faults, self.disk_calls, self.violations
+        )
+    }
+}
+
 impl Tally {
+    pub const NONE: Self = Self { histories: 0, crashes: 0, faults: 0, disk_calls: 0, violations: 0 };
+
     pub fn of(world: &World) -> Self {
         Self {
             histories: 1,
@@ -80,7 +93,7 @@ pub fn cut_at(seed: u64, call: Option<Call>, number: u64) -> Option<Tally> {
     let cut = Fault::new(FaultKind::PowerCut).after(number);
     world.disk.inject(call.map_or(cut, |call| cut.on(call)));
     if world.try_open() {
-        use_store(&mut world, CALLS);
+        use_store(&mut world, 4 * CALLS);
         if world.has_power() {
             world.close();
         } else {
