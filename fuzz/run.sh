@@ -10,8 +10,8 @@ if [ ${#targets[@]} -eq 0 ]; then
     targets=(frames run responses record catalog operations)
 fi
 
-# What libFuzzer is to see: edges, and both sides of comparisons. Nothing has to be installed for this.
-flags="--cfg fuzzing -Cdebug-assertions -Cpasses=sancov-module -Cllvm-args=-simplifycfg-branch-fold-threshold=0"
+# What libFuzzer is to see: edges, and both sides of comparisons; each once, so in one unit a crate.
+flags="--cfg fuzzing -Ccodegen-units=1 -Cdebug-assertions -Cpasses=sancov-module -Cllvm-args=-simplifycfg-branch-fold-threshold=0"
 for part in level=4 inline-8bit-counters pc-table trace-compares; do
     flags+=" -Cllvm-args=-sanitizer-coverage-$part"
 done
