@@ -140,7 +140,7 @@ impl Identity {
     /// Writes both copies, durably, each when the other is whole; their length.
     pub(crate) fn write(mut self, disk: &dyn Disk, dir: &Path) -> io::Result<u64> {
         let known = Self::read(disk, dir)?;
-        self.generation = known.newest.as_ref().map_or(0, |newest| newest.generation) + 1;
+        self.generation = known.newest.as_ref().map_or(0, |newest| newest.generation).saturating_add(1);
         let bytes = self.to_bytes();
         // A copy that is not sound goes first: the other one may be the only one.
         let mut paths = COPIES.map(|name| dir.join(name));

@@ -2,13 +2,17 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use arbitrary::{Arbitrary, Unstructured};
 use oncedb::fuzzing::{SegmentFile, replay, run};
 use oncedb_fuzz::{catalog, frames, responses, runs};
 
 fn main() -> io::Result<()> {
+    match fs::remove_dir_all(seeds()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let mut records = Vec::new();
     let mut chance = Chance(1);
     for closed in [false, true] {
@@ -37,8 +41,8 @@ fn main() -> io::Result<()> {
         }
     }
     // A raw segment under the ordinal and the epoch that the target expects.
-    let frame = frames::frame(1, 0, 2, &[&[13], &[3, 0, 1, 0, b'k'][..], &[9; 8]].concat());
-    let header = frames::header(1, 2, (frames::FRAMES_AT + frame.len()) as u64);
+    let frame = frames::frame(1, 0, 2, &[&[21], &[3, 0, 1, 0, b'k'][..], &[9; 16]].concat());
+    let header = frames::header(1, 2, (frames::FRAMES_AT + frame.len()) as u64, [1, 0, 0, 0]);
     write("frames", "raw", &[&[0], &header[..], &frame].concat())?;
 
     records.sort();
@@ -63,7 +67,7 @@ fn main() -> io::Result<()> {
             catalog::Change::Head(changes) => kind == 1 && changes.len() > 1,
             catalog::Change::Cut(_) => kind == 2,
             catalog::Change::Whole(bytes) => kind == 3 && !bytes.is_empty(),
-            catalog::Change::Rows(rows) => kind == 4 && rows.len() > 3,
+            catalog::Change::Rows(rows, _) => kind == 4 && rows.len() > 3,
         })?;
     }
     for kind in 0..16 {
@@ -95,9 +99,13 @@ fn planned<P: for<'a> Arbitrary<'a>>(
 }
 
 fn write(target: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
+    let dir = seeds().join(target);
     fs::create_dir_all(&dir)?;
     fs::write(dir.join(name), bytes)
+}
+
+fn seeds() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds")
 }
 
 /// Reproducible bytes.

@@ -1,33 +1,32 @@
-//! The catalog. A store on a changed one does not open, with an error, or it answers.
+//! The catalog. A store on a changed one does not open, with an error, or it answers. Unless the
+//! catalog says with a right sum that it is another, the store answers as before, if need be after a
+//! salvage.
 #![no_main]
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libfuzzer_sys::fuzz_target;
 use oncedb::simulation::MemoryDisk;
+use oncedb::{Scope, Store, Timestamp};
 use oncedb_fuzz::catalog::{CATALOG, DIR, IDS, Image, Plan, id, image, options};
 use oncedb_fuzz::memory::bounded;
 
 static IMAGES: [OnceLock<Image>; 2] = [const { OnceLock::new() }; 2];
 
-/// Whether a panic of redb, which happens on some damaged files, has to be an error of the store.
-const SHIELDED: bool = false;
-
-/// The last panic was one of redb.
-static BY_REDB: AtomicBool = AtomicBool::new(false);
+/// Something else than redb has panicked. The store makes errors of redb's panics, and must not hide
+/// its own among them.
+static OURS: AtomicBool = AtomicBool::new(false);
 
 /// More than any of these stores needs; a changed length does not fill the memory.
 const ROOM: u64 = 32 << 20;
 
 fuzz_target!(
     init: {
-        // Not fatal by itself, as the hook of libFuzzer would have it: the store may make an error of it.
+        // Not fatal by itself, as the hook of libFuzzer would have it.
         std::panic::set_hook(Box::new(|info| {
-            let by_redb = info.location().is_some_and(|place| place.file().contains("/redb-"));
-            BY_REDB.store(by_redb, Ordering::Relaxed);
-            if SHIELDED || !by_redb {
+            if !info.location().is_some_and(|place| place.file().contains("/redb-")) {
+                OURS.store(true, Ordering::Relaxed);
                 eprintln!("{info}");
             }
         }));
@@ -44,29 +43,48 @@ fuzz_target!(
         assert!(disk.contents(CATALOG).is_some());
         disk.set_capacity(Some(ROOM));
         bounded(len, 8, 16 << 20, || {
-            let used = catch_unwind(AssertUnwindSafe(|| use_store(&disk).and_then(|()| use_store(&disk))));
-            if let Err(panic) = used
-                && (SHIELDED || !BY_REDB.load(Ordering::Relaxed))
-            {
-                resume_unwind(panic);
+            let faithful = !plan.may_be_believed();
+            let used = open_and_use(&disk, faithful).and_then(|()| open_and_use(&disk, faithful));
+            if used.is_err_and(|error| error.is_corruption()) {
+                let salvaged = options(&disk).salvage(DIR);
+                assert!(salvaged.is_ok() || !faithful, "what is beside a catalog cannot be salvaged: {salvaged:?}");
+                let used = salvaged.and_then(|salvaged| use_store(salvaged.store, faithful));
+                let used = used.and_then(|()| open_and_use(&disk, faithful));
+                assert!(used.is_ok() || !faithful, "a salvaged store fails: {used:?}");
             }
         });
+        assert!(!OURS.load(Ordering::Relaxed), "a panic that is not redb's was taken for one");
     }
 );
 
 /// Whatever fails does so with an error.
-fn use_store(disk: &MemoryDisk) -> oncedb::Result<()> {
-    let store = options(disk).open(DIR)?;
+fn open_and_use(disk: &MemoryDisk, faithful: bool) -> oncedb::Result<()> {
+    use_store(options(disk).open(DIR)?, faithful)
+}
+
+fn use_store(store: Store, faithful: bool) -> oncedb::Result<()> {
     let scope = store.scope("alpha")?;
-    for number in 0..IDS {
-        let _ = scope.get(id(number));
-    }
-    let _ = scope.last_applied("entity");
-    let _ = scope.claim("evt_1");
+    look(&scope, faithful);
     let _ = store.scope("another").and_then(|scope| scope.claim("evt_1"));
     drop(scope.begin("running"));
     let _ = store.maintain();
     let _ = scope.claim("evt_new");
     let _ = store.stats();
     store.close()
+}
+
+/// Asks for everything; what was recorded is there, if `faithful`.
+fn look(scope: &Scope, faithful: bool) {
+    for number in 0..IDS {
+        if let Ok(found) = scope.get(id(number)) {
+            assert!(found.is_some() || !faithful, "{} is forgotten", id(number));
+        }
+    }
+    if let Ok(mark) = scope.last_applied("entity") {
+        let last = Timestamp::sequence((IDS - 1).into());
+        assert!(mark.is_some_and(|mark| mark.timestamp() == last) || !faithful, "the mark is forgotten");
+    }
+    if let Ok(answer) = scope.claim("evt_1") {
+        assert!(answer.is_duplicate() || !faithful, "a recorded claim is granted again");
+    }
 }

@@ -48,7 +48,7 @@ fn repaired(data: &[u8]) {
     let (front, back) = data.split_at(split);
     let file = |(ordinal, frames): (u64, &[u8])| {
         let epoch = ordinal + 7;
-        let mut bytes = header(ordinal, epoch, (FRAMES_AT + frames.len()) as u64).to_vec();
+        let mut bytes = header(ordinal, epoch, (FRAMES_AT + frames.len()) as u64, [1, 0, 0, 0]).to_vec();
         bytes.extend_from_slice(frames);
         repair(&mut bytes[FRAMES_AT..], epoch);
         SegmentFile { ordinal, epoch, bytes }

@@ -5,9 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arbitrary::Arbitrary;
-use oncedb::redb::{Database, Error, StorageBackend, TableDefinition};
+use oncedb::redb::{
+    Database, Error, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, TableError,
+};
 use oncedb::simulation::MemoryDisk;
 use oncedb::{ManualClock, Options, Store, Timestamp};
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 pub const DIR: &str = "d";
 pub const CATALOG: &str = "d/catalog.redb";
@@ -29,8 +32,9 @@ pub enum Change {
     Head(Vec<(u8, u8)>),
     Cut(u32),
     Whole(Vec<u8>),
-    /// Rows, by way of redb: only our own reading is put to the test.
-    Rows(Vec<Row>),
+    /// Rows, by way of redb, so that only our own reading is put to the test; whether their sum is
+    /// made right.
+    Rows(Vec<Row>, bool),
 }
 
 #[derive(Arbitrary, Clone, Debug)]
@@ -39,7 +43,7 @@ pub enum Row {
     Scope(String, u32),
     Bucket(Number, Number),
     DropBucket(u8),
-    File(Number, u8, Number, Number),
+    File(Number, u8, [Number; 5]),
     DropFile(u8),
     Segment(Number, Number, u64),
     DropSegment(u8),
@@ -75,10 +79,11 @@ impl Number {
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const SCOPES: TableDefinition<'_, &str, u32> = TableDefinition::new("scopes");
 const BUCKETS: TableDefinition<'_, u64, u64> = TableDefinition::new("buckets");
-const FILES: TableDefinition<'_, u64, (u8, u64, u64)> = TableDefinition::new("files");
+const FILES: TableDefinition<'_, u64, (u8, u64, u64, u64, u64, u64)> = TableDefinition::new("files");
 const SEGMENTS: TableDefinition<'_, u32, (u64, u64)> = TableDefinition::new("segments");
 
-const NAMES: [&str; 14] = [
+/// The last one is no name of the store's.
+const NAMES: [&str; 18] = [
     "format",
     "seed",
     "era",
@@ -92,8 +97,18 @@ const NAMES: [&str; 14] = [
     "ordinal",
     "orphans",
     "commits",
+    "above_store_time",
+    "above_wall_time",
+    "created",
+    SUM,
     "another",
 ];
+
+const SUM: &str = "sum";
+
+fn name_of(number: u8) -> &'static str {
+    NAMES[usize::from(number) % NAMES.len()]
+}
 
 /// The files of a store.
 pub type Image = Vec<(PathBuf, Vec<u8>)>;
@@ -153,6 +168,13 @@ pub fn image(closed: bool) -> Image {
 }
 
 impl Plan {
+    /// Whether it may be read as another store's catalog: rows whose sum is made right, or given.
+    #[must_use]
+    pub fn may_be_believed(&self) -> bool {
+        let gives_sum = |row: &Row| matches!(row, Row::Meta(name, _) if name_of(*name) == SUM);
+        matches!(&self.change, Change::Rows(rows, summed) if *summed || rows.iter().any(gives_sum))
+    }
+
     /// The changed catalog.
     ///
     /// # Panics
@@ -174,9 +196,9 @@ impl Plan {
             }
             Change::Cut(place) => bytes.truncate(*place as usize % (len + 1)),
             Change::Whole(whole) => bytes.clone_from(whole),
-            Change::Rows(rows) => {
+            Change::Rows(rows, summed) => {
                 let file = Arc::new(Mutex::new(bytes));
-                if let Err(error) = write(&file, rows) {
+                if let Err(error) = write(&file, rows, *summed) {
                     panic!("redb does not write to its own file: {error}");
                 }
                 bytes = std::mem::take(&mut *file.lock().unwrap_or_else(PoisonError::into_inner));
@@ -186,21 +208,21 @@ impl Plan {
     }
 }
 
-fn write(file: &Arc<Mutex<Vec<u8>>>, rows: &[Row]) -> Result<(), Error> {
+fn write(file: &Arc<Mutex<Vec<u8>>>, rows: &[Row], summed: bool) -> Result<(), Error> {
     let database = Database::builder().create_with_backend(Backend { file: Arc::clone(file) })?;
     let mut transaction = database.begin_write()?;
     transaction.set_quick_repair(true);
     for row in rows {
         match row {
             Row::Meta(name, value) => {
-                let name = NAMES[usize::from(*name) % NAMES.len()];
-                transaction.open_table(META)?.insert(name, value.long())?;
+                transaction.open_table(META)?.insert(name_of(*name), value.long())?;
             }
             Row::Scope(name, number) => drop(transaction.open_table(SCOPES)?.insert(&**name, number)?),
             Row::Bucket(id, end) => drop(transaction.open_table(BUCKETS)?.insert(id.long(), end.long())?),
             Row::DropBucket(id) => drop(transaction.open_table(BUCKETS)?.remove(u64::from(*id))?),
-            Row::File(id, kind, bucket, bytes) => {
-                let value = (*kind, bucket.long(), bytes.long());
+            Row::File(id, kind, numbers) => {
+                let [bucket, bytes, records, first, last] = numbers.map(Number::long);
+                let value = (*kind, bucket, bytes, records, first, last);
                 transaction.open_table(FILES)?.insert(id.long(), value)?;
             }
             Row::DropFile(id) => drop(transaction.open_table(FILES)?.remove(u64::from(*id))?),
@@ -215,7 +237,69 @@ fn write(file: &Arc<Mutex<Vec<u8>>>, rows: &[Row]) -> Result<(), Error> {
             Row::DropTable(_) => drop(transaction.delete_table(META)?),
         }
     }
-    Ok(transaction.commit()?)
+    transaction.commit()?;
+    if summed && let Some(sum) = sum(&database)? {
+        let mut transaction = database.begin_write()?;
+        transaction.set_quick_repair(true);
+        transaction.open_table(META)?.insert(SUM, sum)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+/// The sum over all rows, or nothing if there is no table for it.
+fn sum(database: &Database) -> Result<Option<u64>, Error> {
+    let transaction = database.begin_read()?;
+    let mut sum = 0;
+    let mut add = |table: u8, value: &[u64], key: &[u8]| {
+        let mut bytes = vec![table];
+        for index in 0..6 {
+            bytes.extend_from_slice(&value.get(index).copied().unwrap_or(0).to_le_bytes());
+        }
+        bytes.extend_from_slice(key);
+        sum ^= rapidhash_v3_seeded(&bytes, &RapidSecrets::seed(0));
+    };
+    let Some(meta) = there(transaction.open_table(META))? else { return Ok(None) };
+    for row in meta.iter()? {
+        let (name, value) = row?;
+        if name.value() != SUM && NAMES[..NAMES.len() - 1].contains(&name.value()) {
+            add(0, &[value.value()], name.value().as_bytes());
+        }
+    }
+    if let Some(scopes) = there(transaction.open_table(SCOPES))? {
+        for row in scopes.iter()? {
+            let (name, number) = row?;
+            add(1, &[number.value().into()], name.value().as_bytes());
+        }
+    }
+    if let Some(buckets) = there(transaction.open_table(BUCKETS))? {
+        for row in buckets.iter()? {
+            let (id, end) = row?;
+            add(2, &[end.value()], &id.value().to_le_bytes());
+        }
+    }
+    if let Some(files) = there(transaction.open_table(FILES))? {
+        for row in files.iter()? {
+            let (id, listed) = row?;
+            let (kind, bucket, bytes, records, first, last) = listed.value();
+            add(3, &[kind.into(), bucket, bytes, records, first, last], &id.value().to_le_bytes());
+        }
+    }
+    if let Some(segments) = there(transaction.open_table(SEGMENTS))? {
+        for row in segments.iter()? {
+            let (id, segment) = row?;
+            let (ordinal, epoch) = segment.value();
+            add(4, &[ordinal, epoch], &id.value().to_le_bytes());
+        }
+    }
+    Ok(Some(sum))
+}
+
+fn there<T>(table: Result<T, TableError>) -> Result<Option<T>, TableError> {
+    match table {
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        table => table.map(Some),
+    }
 }
 
 #[derive(Debug)]

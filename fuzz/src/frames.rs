@@ -40,10 +40,14 @@ pub struct Segment {
     pub epoch: u64,
     /// Ordinals that are left out before this one's.
     pub gap: u8,
+    pub origin: Origin,
     pub frames: Vec<Frame>,
     /// Bytes behind the frames.
     pub tail: u16,
 }
+
+/// What a header repeats from the catalog: era, released number, the clock's stamp.
+pub type Origin = [u64; 4];
 
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Frame {
@@ -147,7 +151,7 @@ impl Plan {
             // A segment that was never begun is the last one.
             built.honest &= !segment.frames.is_empty();
             bytes.resize(bytes.len() + usize::from(segment.tail), 0);
-            let header = header(ordinal, segment.epoch, bytes.len() as u64);
+            let header = header(ordinal, segment.epoch, bytes.len() as u64, segment.origin);
             bytes[..FRAMES_AT].copy_from_slice(&header);
             built.files.push(SegmentFile { ordinal, epoch: segment.epoch, bytes });
         }
@@ -172,7 +176,7 @@ impl Frame {
         self.durable = Durable::Exactly(durable);
         self.records.retain(|record| record.is_sound() && !matches!(record, Record::LogStart { .. }));
         if self.records.is_empty() {
-            self.records.push(Record::Tombstone { key: vec![b'k'], purge_at: 1 });
+            self.records.push(Record::Tombstone { key: vec![b'k'], purge_at: 1, forgotten_at: 1 });
         }
         if matches!(self.harm, Harm::Skipped) {
             self.harm = Harm::None;
@@ -277,15 +281,15 @@ fn seal(frame: &mut [u8]) {
 
 /// The first sector of a segment.
 #[must_use]
-pub fn header(ordinal: u64, epoch: u64, len: u64) -> [u8; FRAMES_AT] {
+pub fn header(ordinal: u64, epoch: u64, len: u64, origin: Origin) -> [u8; FRAMES_AT] {
     let mut bytes = [0; FRAMES_AT];
     bytes[..8].copy_from_slice(b"ONCEJRNL");
     bytes[8] = 1;
-    for (place, number) in [(16, ordinal), (24, epoch), (32, len)] {
-        bytes[place..place + 8].copy_from_slice(&number.to_le_bytes());
+    for (index, number) in [ordinal, epoch, len].into_iter().chain(origin).enumerate() {
+        bytes[16 + index * 8..][..8].copy_from_slice(&number.to_le_bytes());
     }
-    let crc = crc32fast::hash(&bytes[..60]);
-    bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..124]);
+    bytes[124..128].copy_from_slice(&crc.to_le_bytes());
     bytes
 }
 

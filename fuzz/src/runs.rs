@@ -4,7 +4,7 @@ use arbitrary::Arbitrary;
 
 use crate::records::{Record, file_header, put_bytes, put_varint};
 
-const FOOTER: usize = 116;
+const FOOTER: usize = 140;
 const HEADER: usize = 64;
 const MAGIC: [u8; 8] = *b"oncerun\n";
 const SALTS: [u32; 8] =
@@ -16,6 +16,7 @@ pub struct Plan {
     pub sorted: bool,
     pub blocks: Vec<Vec<Entry>>,
     pub filter_blocks: u8,
+    pub bucket: u64,
     /// Bytes to change before the sums are made.
     pub changes: Vec<(u16, u8)>,
 }
@@ -68,7 +69,7 @@ impl Plan {
         blocks.retain(|block| !block.is_empty());
         let mut bytes = file_header(MAGIC).to_vec();
         let mut index = Vec::new();
-        let mut sums = Sums::default();
+        let mut sums = Sums::NONE;
         let mut filter = vec![0_u8; (1 + usize::from(self.filter_blocks % 8)) * 64];
         let (mut items, mut keys) = (Vec::new(), Vec::new());
         let mut honest = self.sorted && self.changes.iter().all(|(_, change)| *change == 0);
@@ -103,9 +104,10 @@ impl Plan {
             bytes.extend_from_slice(&(len as u64).to_le_bytes());
             bytes.extend_from_slice(&[0; 4]);
         }
-        for number in sums.fields() {
+        for number in sums.fields().into_iter().chain([self.bucket]) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
+        // The length of the file, the magic and the sum.
         bytes.extend_from_slice(&[0; 20]);
         for &(place, change) in &self.changes {
             let place = usize::from(place) % bytes.len();
@@ -121,7 +123,6 @@ fn key(entry: &Entry) -> Vec<u8> {
     oncedb::fuzzing::key_of(&bytes).to_vec()
 }
 
-#[derive(Default)]
 struct Sums {
     records: u64,
     done: u64,
@@ -130,28 +131,40 @@ struct Sums {
     first_expiry: u64,
     last_expiry: u64,
     last_purge: u64,
+    first_made: u64,
+    last_made: u64,
 }
 
 impl Sums {
+    const NONE: Self = Self {
+        records: 0,
+        done: 0,
+        min_seq: 0,
+        max_seq: 0,
+        first_expiry: 0,
+        last_expiry: 0,
+        last_purge: 0,
+        first_made: u64::MAX,
+        last_made: 0,
+    };
+
     fn add(&mut self, entry: &Entry) {
         self.min_seq = if self.records == 0 { entry.seq } else { self.min_seq.min(entry.seq) };
         self.max_seq = self.max_seq.max(entry.seq);
         self.records += 1;
-        let purge = match entry.record {
-            Record::Tombstone { purge_at, .. } => purge_at,
-            Record::Done { expires_at, .. } => {
-                self.first_expiry =
-                    if self.done == 0 { expires_at } else { self.first_expiry.min(expires_at) };
-                self.last_expiry = self.last_expiry.max(expires_at);
-                self.done += 1;
-                expires_at
-            }
-            _ => 0,
-        };
-        self.last_purge = self.last_purge.max(purge);
+        if let Record::Done { expires_at, .. } = entry.record {
+            self.first_expiry = if self.done == 0 { expires_at } else { self.first_expiry.min(expires_at) };
+            self.last_expiry = self.last_expiry.max(expires_at);
+            self.done += 1;
+        }
+        if let Some((purge_at, made)) = entry.record.times() {
+            self.last_purge = self.last_purge.max(purge_at);
+            self.first_made = self.first_made.min(made);
+            self.last_made = self.last_made.max(made);
+        }
     }
 
-    fn fields(&self) -> [u64; 7] {
+    fn fields(&self) -> [u64; 9] {
         [
             self.records,
             self.done,
@@ -160,6 +173,8 @@ impl Sums {
             self.first_expiry,
             self.last_expiry,
             self.last_purge,
+            self.first_made,
+            self.last_made,
         ]
     }
 }
@@ -212,9 +227,9 @@ pub fn repair(bytes: &mut [u8], which: u8) {
         }
     }
     if which & 8 != 0 {
-        bytes[footer + 96..footer + 104].copy_from_slice(&(len as u64).to_le_bytes());
-        bytes[footer + 104..footer + 112].copy_from_slice(&MAGIC);
-        let crc = crc32fast::hash(&bytes[footer..footer + 112]);
-        bytes[footer + 112..].copy_from_slice(&crc.to_le_bytes());
+        bytes[footer + 120..footer + 128].copy_from_slice(&(len as u64).to_le_bytes());
+        bytes[footer + 128..footer + 136].copy_from_slice(&MAGIC);
+        let crc = crc32fast::hash(&bytes[footer..footer + 136]);
+        bytes[footer + 136..].copy_from_slice(&crc.to_le_bytes());
     }
 }

@@ -44,7 +44,7 @@ const MOST_OPENINGS: u64 = 1 << (u64::BITS - TOKEN_BITS);
 
 /// Numbers that only go up stay below this for as long as a store lives; a higher one is damage, and
 /// counting on from it would end.
-const MOST_COUNTED: u64 = 1 << 62;
+pub(super) const MOST_COUNTED: u64 = 1 << 62;
 
 /// How long nothing is removed after the clock has jumped by more than the largest window.
 const HOLD: Duration = Duration::from_secs(600);
@@ -106,7 +106,7 @@ impl Engine {
         let orphans = adopt_orphans(&live, known.released, start);
 
         let mut pool = segment_pool(&contents, &replayed);
-        let era = contents.meta(Meta::Era).max(era) + 1;
+        let era = contents.meta(Meta::Era).max(era).saturating_add(1);
         if era >= MOST_OPENINGS {
             return Err(Error::Full { limit: None, what: "the count of openings, which tokens rely on," });
         }
@@ -232,7 +232,7 @@ pub(super) fn is_fresh(dir: &Path, options: &Options) -> Result<bool> {
 }
 
 /// Sees to it that every number of the catalog can be counted on from.
-fn check_counts(contents: &Contents, dir: &Path) -> Result<()> {
+pub(super) fn check_counts(contents: &Contents, dir: &Path) -> Result<()> {
     let counts = [
         Meta::Era,
         Meta::Released,
@@ -410,11 +410,16 @@ fn commit_open(catalog: &Catalog, replayed: &Replayed, timeline: &Timeline, era:
 mod tests {
     use super::*;
     use crate::disk::memory::MemoryDisk;
+    use crate::journal::segment::{Origin, Use};
 
     const DIR: &str = "d";
 
     fn open(disk: &MemoryDisk) -> Result<crate::Store> {
-        Options::default().disk(disk).threads(false).memory_limit(1 << 20).segment_size(8 << 10).open(DIR)
+        options(disk).open(DIR)
+    }
+
+    fn options(disk: &MemoryDisk) -> Options {
+        Options::default().disk(disk).threads(false).memory_limit(1 << 20).segment_size(8 << 10)
     }
 
     /// A catalog that names the end of a number's range is damage; nothing is counted on from there.
@@ -446,6 +451,36 @@ mod tests {
                 matches!(&error, Error::Corrupt { path, .. } if path.ends_with(CATALOG_FILE)),
                 "{edit:?}: {error}"
             );
+            let salvaged = options(&disk).salvage(DIR).unwrap_or_else(|error| panic!("{edit:?}: {error}"));
+            salvaged.store.close().unwrap();
+        }
+    }
+
+    /// The same in a segment's header: an open fails, and a salvage does not believe it.
+    #[test]
+    fn a_header_with_a_number_that_cannot_be_counted_on_from_is_an_error() {
+        let most = Origin { era: u64::MAX, released: u64::MAX, ..Origin::default() };
+        for origin in [Origin { era: u64::MAX, ..Origin::default() }, most] {
+            let disk = MemoryDisk::new(1);
+            let store = open(&disk).unwrap();
+            drop(store.scope("stripe").unwrap().begin("evt_1").unwrap());
+            store.sync().unwrap();
+            disk.crash();
+            drop(store);
+            let contents = Catalog::peek(&disk, &Path::new(DIR).join(CATALOG_FILE)).unwrap();
+            let dir = Path::new(DIR).join(JOURNAL_DIR);
+            for (&file_id, &(ordinal, epoch)) in
+                contents.segments.iter().filter(|(_, (ordinal, _))| *ordinal > 0)
+            {
+                let size = Segment::open(&disk, &dir, file_id, ordinal, epoch).unwrap().size;
+                Segment::prepare(&disk, &dir, Use { file_id, ordinal, epoch, size, origin }).unwrap();
+            }
+            let error = open(&disk).unwrap_err();
+            assert!(matches!(error, Error::Full { .. }), "{error}");
+            Disk::remove(&disk, &Path::new(DIR).join(CATALOG_FILE)).unwrap();
+            let salvaged = options(&disk).salvage(DIR).unwrap();
+            assert!(salvaged.missing.len() > 1, "the journal is missing, too");
+            salvaged.store.close().unwrap();
         }
     }
 }

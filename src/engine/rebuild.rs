@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::open::{JOURNAL_DIR, RUNS_DIR};
+use super::open::{JOURNAL_DIR, MOST_COUNTED, RUNS_DIR};
 use crate::catalog::{CATALOG_FILE, Contents, Edit, FileKind, Listed, Meta};
 use crate::clock::Time;
 use crate::disk::read_exact_at;
@@ -57,9 +57,9 @@ pub(super) fn rebuild(dir: &Path, options: &Options, what: &'static str) -> Resu
     let era = stamps.clone().chain([told]).map(|stamp| stamp.era).max().unwrap_or(0);
     // The one that does not read may have been the last opening's.
     let all_tell = !segments.is_empty() && segments.values().all(Option::is_some);
-    let era = era + if all_tell { 0 } else { ERA_MARGIN };
+    let era = era.saturating_add(if all_tell { 0 } else { ERA_MARGIN });
     let released = stamps.map(|stamp| stamp.released).max().unwrap_or(0);
-    let above = |ids: Option<u64>| ids.unwrap_or(0) + 1;
+    let above = |ids: Option<u64>| ids.unwrap_or(0).saturating_add(1);
     meta(Meta::Seed, identity.seed);
     meta(Meta::Created, identity.created);
     meta(Meta::Era, era);
@@ -71,7 +71,7 @@ pub(super) fn rebuild(dir: &Path, options: &Options, what: &'static str) -> Resu
     meta(Meta::NextSegment, above(segments.keys().max().copied().map(u64::from)));
     meta(Meta::Ordinal, segments.values().flatten().map(|header| header.ordinal).max().unwrap_or(0));
     let next_bucket = above(files.values().map(|(listed, _)| listed.bucket).max());
-    meta(Meta::NextBucket, next_bucket + 1);
+    meta(Meta::NextBucket, next_bucket.saturating_add(1));
 
     let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
     for (id, (mut listed, end)) in files {
@@ -145,12 +145,16 @@ fn segments(dir: &Path, options: &Options) -> Result<BTreeMap<u32, Option<Header
         let file = options.disk.open(&path).map_err(|error| Error::io(&path, error))?;
         let mut bytes = [0; FRAMES_AT];
         let header = match read_exact_at(&*file, &mut bytes, 0) {
-            Ok(()) => Header::from_bytes(&bytes).ok(),
+            Ok(()) => Header::from_bytes(&bytes).ok().filter(can_be_counted_on_from),
             Err(_) => None,
         };
         segments.insert(id, header);
     }
     Ok(segments)
+}
+
+fn can_be_counted_on_from(header: &Header) -> bool {
+    [header.ordinal, header.origin.era, header.origin.released].iter().all(|&count| count < MOST_COUNTED)
 }
 
 fn id_of(path: &Path) -> Option<u64> {

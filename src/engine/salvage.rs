@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::open::{
-    JOURNAL_DIR, RUNS_DIR, adopt_orphans, check_last_commit, is_fresh, open_segments, stamp_edits,
-    start_time, stored_stamps,
+    JOURNAL_DIR, RUNS_DIR, adopt_orphans, check_counts, check_last_commit, is_fresh, open_segments,
+    stamp_edits, start_time, stored_stamps,
 };
 use super::rebuild::{Rebuilt, rebuild};
 use crate::catalog::{CATALOG_FILE, Catalog, Contents, Edit, FORMAT, Meta};
@@ -58,9 +58,11 @@ pub(crate) fn salvage(dir: &Path, options: &Options) -> Result<Vec<Loss>> {
         return Ok(Vec::new());
     }
     // Not opened before it is known to be sound: redb would change it.
-    let read = Catalog::peek(&**disk, &dir.join(CATALOG_FILE))
-        .and_then(|contents| check_last_commit(options, dir, &contents).map(|()| contents));
-    let (catalog, base) = match read {
+    let sound = |contents| {
+        check_counts(&contents, dir)?;
+        check_last_commit(options, dir, &contents).map(|()| contents)
+    };
+    let (catalog, base) = match Catalog::peek(&**disk, &dir.join(CATALOG_FILE)).and_then(sound) {
         Ok(contents) => {
             let released = contents.meta(Meta::Released);
             let catalog = Catalog::open(Arc::clone(disk), dir, false)?;
