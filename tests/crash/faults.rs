@@ -3,7 +3,7 @@
 use crate::calls::one_in;
 use crate::history::{Tally, finish, setup};
 use crate::world::World;
-use oncedb::simulation::{Fault, FaultKind};
+use oncedb::simulation::{Call, Fault, FaultKind};
 
 /// Calls of a workload.
 const CALLS: u64 = 60;
@@ -14,11 +14,20 @@ const REFUSED: u64 = 3;
 /// A fixed workload with one fault at a given call, or at every call from there on; `None` once the
 /// workload has fewer calls.
 pub fn fault_at(seed: u64, kind: FaultKind, lasting: bool, number: u64) -> Option<Tally> {
+    let fault = Fault::new(kind).after(number);
+    with_fault(seed, kind, if lasting { fault.lasting() } else { fault })
+}
+
+/// The same with calls of one kind that fail from a given one on, while all others go on.
+pub fn kind_of_call_fails(seed: u64, call: Call, number: u64) -> Option<Tally> {
+    with_fault(seed, FaultKind::Io, Fault::new(FaultKind::Io).on(call).after(number).lasting())
+}
+
+fn with_fault(seed: u64, kind: FaultKind, fault: Fault) -> Option<Tally> {
     let mut world = World::new(seed, setup(seed, false));
     // Short and interrupted calls are nothing that anybody notices.
     world.lenient = !matches!(kind, FaultKind::Short | FaultKind::Interrupted);
-    let fault = Fault::new(kind).after(number);
-    world.disk.inject(if lasting { fault.lasting() } else { fault });
+    world.disk.inject(fault);
     if !world.try_open() {
         assert!(world.lenient, "a store does not open through a {kind:?} call");
         world.disk.heal();

@@ -83,6 +83,15 @@ fn a_failure_at_every_call() {
 }
 
 #[test]
+fn one_kind_of_call_that_fails_from_every_call_on() {
+    let seed = seed();
+    for call in Call::ALL {
+        let name = format!("every {call:?} fails from one on");
+        at_every_call(&name, |number| faults::kind_of_call_fails(seed_of(seed, 9), call, number));
+    }
+}
+
+#[test]
 fn a_disk_that_is_full_for_a_while() {
     let seed = seed();
     campaign::run("full disk", for_seconds(seconds() / 10), |number| {
