@@ -14,7 +14,7 @@ use shuttle::thread::{JoinHandle, spawn};
 use super::batch::Fault;
 use super::commit::{AppendError, End, Haste, Journal, Lead, Room};
 use super::frame::{self, frame_bound};
-use super::segment::{SEGMENT_HEADER, Segment, Use};
+use super::segment::{Origin, SEGMENT_HEADER, Segment, Use};
 use crate::disk::DiskFile;
 use crate::disk::memory::MemoryDisk;
 use crate::pending::block_on_until;
@@ -102,7 +102,8 @@ fn rig(segments: u32, frames: u64) -> Rig {
     let device = Arc::new(Device::default());
     let segment = |ordinal: u32| {
         let size = SEGMENT_HEADER + (frames + 1) * MAX_FRAME;
-        let use_ = Use { file_id: ordinal, ordinal: ordinal.into(), epoch: 7, size };
+        let origin = Origin::default();
+        let use_ = Use { file_id: ordinal, ordinal: ordinal.into(), epoch: 7, size, origin };
         let mut segment = Segment::prepare(&disk, Path::new("journal"), use_).unwrap();
         segment.file = Arc::new(Watched { file: segment.file, device: Arc::clone(&device) });
         segment
