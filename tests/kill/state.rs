@@ -78,7 +78,8 @@ impl State {
                         next.push(first);
                     }
                 }
-                if lease == Lease::Overtaken || (lease == Lease::Asked && !is_dead) {
+                // The process may have died after another event overtook this one and before it said so.
+                if lease != Lease::None {
                     next.push(after(Why::LeaseExpired));
                 }
                 next
