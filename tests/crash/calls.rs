@@ -643,13 +643,6 @@ impl World {
     }
 }
 
-/// So that a failure can be told from another one of the same seed.
-impl Debug for World {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("World").field("now", &self.now).field("setup", &self.setup).finish_non_exhaustive()
-    }
-}
-
 /// A choice of one in `count`.
 pub fn one_in(dice: &mut Dice, count: u64) -> bool {
     dice.below(count) == 0

@@ -78,13 +78,9 @@ pub fn exhaustive() -> bool {
     std::env::var_os("ONCEDB_EXHAUSTIVE").is_some()
 }
 
-/// The seed of this run: `ONCEDB_SEED`, or another one each time.
+/// The seed of this run; printed.
 pub fn seed() -> u64 {
-    let given = std::env::var("ONCEDB_SEED").ok().map(|seed| seed.parse().expect("ONCEDB_SEED is a number"));
-    let seed = given.unwrap_or_else(|| {
-        use std::hash::{BuildHasher, RandomState};
-        RandomState::new().hash_one(0) >> 32
-    });
+    let seed = crate::common::fresh_seed();
     eprintln!("ONCEDB_SEED={seed}");
     seed
 }
