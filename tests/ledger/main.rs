@@ -12,6 +12,7 @@ mod kills;
 mod limits;
 mod model;
 mod order;
+mod payments;
 mod redb_door;
 mod sqlite_door;
 mod tables;
