@@ -31,7 +31,7 @@ use crate::outcome::{Mark, Outcome, Record};
 /// ledger's time there until it comes past it.
 ///
 /// ```
-/// use oncedb::redb::{Database, TableDefinition};
+/// use oncedb::redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 /// use oncedb::{Ledger, Outcome};
 ///
 /// # let dir = tempfile::tempdir()?;
@@ -53,7 +53,6 @@ use crate::outcome::{Mark, Outcome, Record};
 ///     }
 ///     tx.commit()?;
 /// }
-/// # use oncedb::redb::{ReadableDatabase, ReadableTable};
 /// let tx = db.begin_read()?;
 /// assert_eq!(tx.open_table(PAID)?.get("acct_7")?.map(|sum| sum.value()), Some(25));
 /// assert!(ledger.contains(&tx, "evt_1")?);

@@ -213,7 +213,7 @@ mod tests {
             let seal = Seal::new("stripe");
             let _ = seal.open_head(&value);
             let _ = expiry_of(&value);
-            for kind in kind_of(kind) {
+            if let Some(kind) = kind_of(kind) {
                 prop_assert!(seal.open(kind, b"n", &value).is_err());
                 // As if the sum were right.
                 let sealed = [&value[..], &seal.sum(kind_byte(kind), b"n", &value)].concat();

@@ -8,8 +8,8 @@
 //! | 3, 8 bytes `expires_at` (the high byte first), 1 or 2, id or entity | empty |
 
 use redb::{
-    ReadTransaction, ReadableTable, ReadableTableMetadata, StorageError, Table, TableDefinition, TableError,
-    TableHandle, WriteTransaction,
+    ReadTransaction, ReadableTable, StorageError, Table, TableDefinition, TableError, TableHandle,
+    WriteTransaction,
 };
 
 use crate::clock::Time;
@@ -59,7 +59,7 @@ pub(super) fn existing<'a>(
 pub(super) fn readable<'a>(
     tx: &ReadTransaction,
     seal: &'a Seal,
-) -> Result<Option<Tables<'a, impl ReadableTable<Bytes, Bytes> + ReadableTableMetadata + use<>>>> {
+) -> Result<Option<Tables<'a, impl ReadableTable<Bytes, Bytes> + use<>>>> {
     match tx.open_table(TableDefinition::<Bytes, Bytes>::new(&table_name(seal))) {
         Ok(table) => Ok(Some(Tables { table, seal })),
         Err(TableError::TableDoesNotExist(_)) => Ok(None),
@@ -96,13 +96,13 @@ fn expiry_parts(key: &[u8]) -> Option<(Time, Kind, &[u8])> {
     Some((time, kind_of(*kind)?, name))
 }
 
-impl<T: ReadableTable<Bytes, Bytes> + ReadableTableMetadata> Tables<'_, T> {
+impl<T: ReadableTable<Bytes, Bytes>> Tables<'_, T> {
     fn value(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.table.get(key).map_err(failed)?.map(|value| value.value().to_vec()))
     }
 }
 
-impl<T: ReadableTable<Bytes, Bytes> + ReadableTableMetadata> Rows for Tables<'_, T> {
+impl<T: ReadableTable<Bytes, Bytes>> Rows for Tables<'_, T> {
     fn head(&self) -> Result<Option<Vec<u8>>> {
         self.value(&[HEAD])
     }

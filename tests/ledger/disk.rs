@@ -111,8 +111,9 @@ impl StorageBackend for Disk {
     fn sync_data(&self) -> io::Result<()> {
         let mut platter = self.0.lock().unwrap();
         platter.call()?;
-        platter.durable = platter.now.clone();
-        platter.unsynced.clear();
+        let Platter { durable, now, unsynced, .. } = &mut *platter;
+        durable.clone_from(now);
+        unsynced.clear();
         Ok(())
     }
 

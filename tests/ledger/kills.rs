@@ -98,7 +98,7 @@ fn heard(child: &mut Child, acknowledged: &mut Vec<i64>) -> bool {
 }
 
 /// Ends a process before each of its statements, one process a statement, until one comes to its end.
-fn between_any_two_statements<D: Door>(door: &str, least: u64) {
+fn between_any_two_statements<D: Door>(door: &str, at_least: u64) {
     let dir = tempfile::tempdir().unwrap();
     let mut acknowledged = Vec::new();
     let mut last = 0;
@@ -116,7 +116,7 @@ fn between_any_two_statements<D: Door>(door: &str, least: u64) {
         last += 1;
         assert!(last < 100, "a payment has an end");
     }
-    assert!(last >= least, "{last} statements");
+    assert!(last >= at_least, "{last} statements");
     assert!(acknowledged.len() >= 2, "the last statements come after a commit");
 }
 

@@ -48,7 +48,7 @@ struct Id {
 #[derive(Clone, Debug, PartialEq)]
 struct Applied {
     at: Stamp,
-    applied: u64,
+    since: u64,
     expires: Option<u64>,
     setter: u8,
 }
@@ -121,7 +121,7 @@ impl Rows {
         self.ids.insert(*id, claimed.clone());
         if let Some((entity, at)) = order {
             let expires = retention.map(|retention| now + retention);
-            self.marks.insert(*entity, Applied { at: *at, applied: now, expires, setter: *id });
+            self.marks.insert(*entity, Applied { at: *at, since: now, expires, setter: *id });
         }
         Seen::New(claimed)
     }
@@ -190,7 +190,7 @@ fn compare(answer: Answer, expected: &Seen) {
         | (Ok(Outcome::Duplicate(record)), Seen::Duplicate(id))
         | (Ok(Outcome::Mismatch(record)), Seen::Mismatch(id)) => assert_eq!(id_seen(&record), *id),
         (Ok(Outcome::Stale(mark)), Seen::Stale(applied)) => {
-            assert_eq!(mark_seen(&mark), (timestamp(applied.at), applied.applied));
+            assert_eq!(mark_seen(&mark), (timestamp(applied.at), applied.since));
         }
         (Err(Error::TimestampKind { .. }), Seen::WrongKind) => {}
         (answer, expected) => panic!("expected {expected:?}, got {answer:?}"),
@@ -267,10 +267,10 @@ fn run<D: Door>(ops: &[(usize, Op)]) {
             Op::Commit | Op::RollBack => {
                 if matches!(op, Op::Commit) {
                     D::commit(tx);
-                    committed = rows.clone();
+                    committed.clone_from(&rows);
                 } else {
                     D::roll_back(tx);
-                    rows = committed.clone();
+                    rows.clone_from(&committed);
                 }
                 look::<D>(&world, &ledgers, wall, &committed);
                 tx = D::begin(&world.db);
@@ -293,7 +293,7 @@ fn look<D: Door>(world: &World<D>, ledgers: &[D::Ledger; 2], wall: u64, rows: &[
         }
         for entity in 0..2 {
             let mark = D::last_applied(ledger, &world.db, &[entity]).unwrap();
-            let expected = model.mark(now, entity).map(|it| (timestamp(it.at), it.applied));
+            let expected = model.mark(now, entity).map(|it| (timestamp(it.at), it.since));
             assert_eq!(mark.as_ref().map(mark_seen), expected);
         }
         if *model == Rows::default() {

@@ -41,7 +41,7 @@ pub fn assert_agree<D: Door>(world: &World<D>, ledger: &D::Ledger, acknowledged:
     let applied = (count > 0).then(|| Timestamp::from_secs(count - 1));
     assert_eq!(mark.map(|mark| mark.timestamp()), applied, "{at}: the mark and the work");
     // What the sender does next: it delivers everything again.
-    for number in 0..count + 1 {
+    for number in 0..=count {
         let tx = D::begin(&world.db);
         let outcome = D::claim(ledger, &tx, &payment(number)).unwrap();
         assert_eq!(outcome.is_duplicate(), number < count, "{at}: {number} again, {outcome:?}");

@@ -3,6 +3,10 @@
 use crate::common::{DAY, HOUR, SECOND, noon};
 use crate::door::{Door, World, ask, duplicate, mismatch, new, through_both_doors};
 use oncedb::{Response, Timestamp};
+use std::time::Duration;
+
+/// The least time there is.
+const NANOSECOND: Duration = Duration::from_nanos(1);
 
 through_both_doors! {
     claim_is_new_once_and_a_duplicate_until_it_expires,
@@ -26,11 +30,11 @@ fn claim_is_new_once_and_a_duplicate_until_it_expires<D: Door>() {
     assert_eq!(first.expires_at(), Some(noon() + DAY));
     assert!(!first.is_refusal());
 
-    world.clock.advance(DAY - SECOND / 1_000_000_000);
+    world.clock.advance(DAY.checked_sub(NANOSECOND).unwrap());
     let record = duplicate(world.claim(&ledger, &ask("evt_1")));
     assert_eq!(record.claimed_at(), noon(), "what is shown is the first claim");
     assert!(world.contains(&ledger, "evt_1"));
-    world.clock.advance(SECOND / 1_000_000_000);
+    world.clock.advance(NANOSECOND);
     assert!(!world.contains(&ledger, "evt_1"), "at its end the window is over, to the nanosecond");
     assert!(D::get(&ledger, &world.db, b"evt_1").unwrap().is_none());
     let again = new(world.claim(&ledger, &ask("evt_1")));
