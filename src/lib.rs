@@ -38,6 +38,8 @@
 mod catalog;
 mod clock;
 mod codec;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod disk;
 mod engine;
 mod error;
