@@ -160,6 +160,18 @@ pub fn answer<N, P>(outcome: Outcome<N, P>) -> Answer<N> {
     }
 }
 
+/// A verdict that is not new, for any kind of claim.
+pub fn without_new<A, B>(answer: Answer<A>) -> Answer<B> {
+    match answer {
+        Answer::New(_) => unreachable!("it is not new"),
+        Answer::Duplicate(done) => Answer::Duplicate(done),
+        Answer::InProgress => Answer::InProgress,
+        Answer::Mismatch => Answer::Mismatch,
+        Answer::Stale => Answer::Stale,
+        Answer::Error(problem) => Answer::Error(problem),
+    }
+}
+
 impl<F: Form> Subject for Scoped<F> {
     type Running = Guard;
 
@@ -211,11 +223,7 @@ impl<F: Form> Subject for Scoped<F> {
         match self.request(event).and_then(|request| F::claim(request, response)) {
             Ok(outcome) => match answer(outcome) {
                 Answer::New(_) => Answer::New(()),
-                Answer::Duplicate(done) => Answer::Duplicate(done),
-                Answer::InProgress => Answer::InProgress,
-                Answer::Mismatch => Answer::Mismatch,
-                Answer::Stale => Answer::Stale,
-                Answer::Error(problem) => Answer::Error(problem),
+                other => without_new(other),
             },
             Err(error) => Answer::Error(error.to_string()),
         }
