@@ -46,6 +46,8 @@ mod error;
 pub mod fuzzing;
 mod guard;
 mod histogram;
+#[cfg(feature = "tower")]
+pub mod http;
 mod identity;
 mod journal;
 mod key;
