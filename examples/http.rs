@@ -9,10 +9,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use axum::Router;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum::{Json, Router};
 use oncedb::http::{Attempt, Dialect, IdempotencyLayer, Place, STRIPE, WebhookLayer};
 use oncedb::{ScopeOptions, Store, Ties};
 use serde_json::{Value, json};
@@ -35,9 +37,13 @@ async fn event(State(done): State<Arc<Done>>, Extension(attempt): Extension<Atte
 }
 
 /// Runs for each key once.
-async fn pay(State(done): State<Arc<Done>>, Json(order): Json<Value>) -> (StatusCode, Json<Value>) {
+async fn pay(State(done): State<Arc<Done>>, order: String) -> Response {
+    let Ok(order) = serde_json::from_str::<Value>(&order) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
     let payment = done.payments.fetch_add(1, Ordering::SeqCst) + 1;
-    (StatusCode::CREATED, Json(json!({ "payment": payment, "amount": order["amount"] })))
+    let body = json!({ "payment": payment, "amount": order["amount"] });
+    (StatusCode::CREATED, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
 fn routes(store: &Store, done: Arc<Done>) -> oncedb::Result<Router> {
@@ -95,11 +101,11 @@ fn demo(to: SocketAddr) -> Result<bool, ureq::Error> {
         deliver(event("evt_2", 300))?, // the handler has a bad moment
         deliver(event("evt_2", 300))?, // the retry
         deliver(event("evt_0", 50))?,  // older than what was applied
-        pay("alice", "k-1", 20)?,
-        pay("alice", "k-1", 20)?, // the reply was lost, the client asks again
-        pay("alice", "k-1", 30)?, // another request under the same key
-        pay("bob", "k-1", 20)?,   // another caller's key
-        send(to, "/payments", &[("authorization", "alice")], &json!({ "amount": 20 }))?, // no key
+        pay("account-1", "k-1", 20)?,
+        pay("account-1", "k-1", 20)?, // the reply was lost, the client asks again
+        pay("account-1", "k-1", 30)?, // another request under the same key
+        pay("account-2", "k-1", 20)?, // another caller's key
+        send(to, "/payments", &[("authorization", "account-1")], &json!({ "amount": 20 }))?, // no key
     ];
     let expected = [204, 200, 500, 204, 200, 201, 201, 422, 201, 400];
     Ok(seen.map(|(status, _)| status) == expected
