@@ -29,7 +29,8 @@
 //!
 //! Begin at [`Store::open`], then [`Scope::begin`] for work that must happen, [`Scope::claim`] to
 //! claim before the work, and [`Request::order`] for events that may arrive out of order. Every
-//! blocking call that may wait has an `_async` twin that runs on any executor.
+//! blocking call that may wait has an `_async` twin that runs on any executor. With the feature `tower`
+//! the module `http` has layers for webhooks and for the `Idempotency-Key` header.
 
 #![deny(missing_docs, unreachable_pub)]
 #![deny(clippy::unwrap_used, clippy::host_endian_bytes)]

@@ -36,8 +36,8 @@ pub enum Verdict {
     Failed,
 }
 
-/// In the extensions of a response that is a 503: what the store said. Look at
-/// [`needs_reopen`](Error::needs_reopen).
+/// In the extensions of a response that an error of the store has caused: a 503, or a 400 for an id that
+/// it does not take. Look at [`needs_reopen`](Error::needs_reopen).
 #[derive(Clone, Debug)]
 pub struct StoreError(pub Arc<Error>);
 

@@ -13,6 +13,9 @@
 //! done before that is durable, and neither makes a verdict of a store's error: that is a 503 with a
 //! [`StoreError`] in the extensions of the response.
 //!
+//! A handler whose client hangs up is cancelled, wherever it is. Work that must not be cut in two belongs in a task
+//! of its own, or leaves a [note](Attempt::note).
+//!
 //! A time-out belongs *inside* of the layers, a handler of panics, compression and authentication *outside*. A
 //! panic goes through a layer to whatever catches it.
 //!
@@ -56,7 +59,7 @@ mod reply_body;
 mod request_body;
 mod rule;
 mod source;
-mod stored;
+pub(crate) mod stored;
 mod webhook;
 
 pub use answer::{Answering, StoreError, Verdict};
