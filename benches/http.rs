@@ -151,7 +151,7 @@ fn measure(row: &Row, requests: usize) -> (f64, f64) {
     });
     #[allow(clippy::cast_precision_loss, reason = "a count of requests")]
     let each = |time: Duration| time.as_secs_f64() * 1e6 / (requests / CONNECTIONS * CONNECTIONS) as f64;
-    (each(processor_time() - used), each(began.elapsed()))
+    (each(processor_time().saturating_sub(used)), each(began.elapsed()))
 }
 
 fn quartile(mut values: Vec<f64>) -> f64 {
@@ -194,16 +194,16 @@ fn main() {
     }
     println!("| service | processor time a request | more than bare | ratio | real time a request |");
     println!("|---|---|---|---|---|");
-    let mut base = None;
+    let mut least = None;
     for (row, measured) in rows.iter().zip(&measured) {
         let used = quartile(measured.iter().map(|times| times.0).collect());
         let real = quartile(measured.iter().map(|times| times.1).collect());
-        let base = *base.get_or_insert(used);
+        let without = *least.get_or_insert(used);
         println!(
             "| {} | {used:.1} us | {:+.1} us | {:.2} | {real:.1} us |",
             row.name,
-            used - base,
-            used / base
+            used - without,
+            used / without
         );
     }
 }

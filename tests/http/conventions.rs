@@ -63,7 +63,7 @@ fn the_last_retry_is_a_duplicate() {
         place.clock.advance(convention.retries);
         send(&server.client(), convention, "evt_1", 1).expect(200, "");
         send(&server.client(), convention, "evt_2", 1).expect(201, "run 2");
-        place.clock.advance(convention.window - convention.retries + SECOND);
+        place.clock.advance(convention.window.saturating_sub(convention.retries) + SECOND);
         send(&server.client(), convention, "evt_1", 1).expect(201, "run 3");
         assert_eq!(work.runs(), 3, "{}", convention.name);
     }

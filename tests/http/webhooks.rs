@@ -1,7 +1,7 @@
 //! The layer for receivers: each verdict and its answer.
 
 use crate::client::{Client, Reply};
-use crate::common::{HOUR, Place};
+use crate::common::{HOUR, Place, SECOND};
 use crate::server::{Heard, OPEN, Server, Work, numbered};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
@@ -59,9 +59,9 @@ fn the_inner_service_runs_for_new_events_only() {
 fn an_id_is_known_for_the_window() {
     let hook = Hook::start(|layer| layer.window(HOUR));
     hook.deliver("evt_1", "").expect(201, "run 1");
-    hook.place.clock.advance(HOUR - crate::common::SECOND);
+    hook.place.clock.advance(HOUR.saturating_sub(SECOND));
     hook.deliver("evt_1", "").expect(200, "");
-    hook.place.clock.advance(crate::common::SECOND);
+    hook.place.clock.advance(SECOND);
     hook.deliver("evt_1", "").expect(201, "run 2");
 }
 
@@ -78,7 +78,7 @@ fn anything_but_2xx_frees_the_event() {
         assert_eq!(hook.deliver("evt_1", "").status, status);
     }
     hook.deliver("evt_1", "").expect(200, "");
-    let attempts: Vec<u32> = hook.entered.so_far().iter().map(|attempt| attempt.number()).collect();
+    let attempts: Vec<u32> = hook.entered.so_far().iter().map(Attempt::number).collect();
     assert_eq!(attempts, [1, 2, 3, 4, 5]);
 }
 
