@@ -15,6 +15,7 @@ mod faults;
 mod history;
 mod linear;
 mod oracle;
+mod overtaken;
 mod states;
 mod world;
 
