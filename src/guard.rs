@@ -256,7 +256,7 @@ impl Guard {
         self.held.attempt.token
     }
 
-    fn settle(self, refusal: bool, response: Option<Vec<u8>>) -> Result<()> {
+    pub(crate) fn settle(self, refusal: bool, response: Option<Vec<u8>>) -> Result<()> {
         match self.settle_unsynced(refusal, response)? {
             (_, None) => Ok(()),
             (engine, Some(seq)) => engine.wait_durable(seq),
@@ -294,7 +294,7 @@ impl Guard {
         drop(Settling::new(self.held, false, response));
     }
 
-    fn settle_async(self, refusal: bool, response: Option<Vec<u8>>) -> Pending<()> {
+    pub(crate) fn settle_async(self, refusal: bool, response: Option<Vec<u8>>) -> Pending<()> {
         Pending::new(async move {
             match self.settle_unsynced_async(refusal, response).await? {
                 (_, None) => Ok(()),

@@ -38,6 +38,8 @@
 mod catalog;
 mod clock;
 mod codec;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod disk;
 mod engine;
 mod error;
@@ -56,6 +58,7 @@ mod outcome;
 mod pending;
 mod record;
 mod request;
+mod run;
 mod runs;
 #[cfg(feature = "sabotage")]
 #[doc(hidden)]
@@ -82,6 +85,7 @@ pub use outcome::{Advance, Busy, InProgress, Mark, Outcome, Record, Response, Se
 pub use pending::Pending;
 pub use redb;
 pub use request::Request;
+pub use run::Settle;
 pub use salvage::{Missing, Salvaged};
 pub use scope::Scope;
 pub use stats::{Maintenance, Stats};

@@ -209,8 +209,8 @@ impl Options {
     }
 
     /// Whether the store has threads of its own, as it does by default. Without them a test runs the
-    /// same way every time: what they would do is done by [`Store::tick`], and by calls that wait for
-    /// it.
+    /// same way every time: what they would do is done by [`Store::tick`], and by blocking calls that
+    /// wait for it. A future that waits is woken by those only.
     #[cfg(any(test, feature = "simulation"))]
     #[must_use]
     pub fn threads(mut self, threads: bool) -> Self {

@@ -86,6 +86,17 @@ impl<N, P> Outcome<N, P> {
         matches!(self, Self::Stale(_))
     }
 
+    /// What a new claim gives, or the verdict that it is not.
+    pub(crate) fn new_or_other<M>(self) -> Result<N, Outcome<M, P>> {
+        Err(match self {
+            Self::New(new) => return Ok(new),
+            Self::Duplicate(record) => Outcome::Duplicate(record),
+            Self::InProgress(running) => Outcome::InProgress(running),
+            Self::Mismatch(record) => Outcome::Mismatch(record),
+            Self::Stale(mark) => Outcome::Stale(mark),
+        })
+    }
+
     /// What a new claim gives; `None` for every other verdict.
     #[must_use]
     pub fn into_new(self) -> Option<N> {

@@ -4,6 +4,10 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use lexopt::prelude::*;
+
+use crate::paths::beside;
+
 pub const HELP: &str = "\
 A webhook receiver that handles each event once.
 
@@ -49,74 +53,32 @@ pub struct Serve {
 }
 
 /// Reads the arguments after the program's name.
-pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command, String> {
-    let mut arguments = Arguments { rest: arguments, attached: None };
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, lexopt::Error> {
+    let mut parser = lexopt::Parser::from_args(arguments);
     let (mut listen, mut data, mut effects, mut rehearse) = (None, None, None, false);
     let mut any = false;
-    while let Some(name) = arguments.name()? {
+    while let Some(argument) = parser.next()? {
         any = true;
-        match name.as_str() {
-            "-h" | "--help" => return Ok(Command::Help),
-            "--listen" => {
-                let value = arguments.value(&name)?;
-                let address = value.to_str().and_then(|text| text.parse::<SocketAddr>().ok());
-                listen = Some(address.ok_or_else(|| {
-                    format!("--listen takes an address such as 127.0.0.1:3000, not {}", value.display())
-                })?);
+        match argument {
+            Short('h') | Long("help") => return Ok(Command::Help),
+            Long("listen") => {
+                let value = parser.value()?.string()?;
+                let address = value.parse::<SocketAddr>().map_err(|_| {
+                    format!("--listen takes an address such as 127.0.0.1:3000, not {value:?}")
+                })?;
+                listen = Some(address);
             }
-            "--data" => data = Some(PathBuf::from(arguments.value(&name)?)),
-            "--effects" => effects = Some(PathBuf::from(arguments.value(&name)?)),
-            "--rehearse" => rehearse = true,
-            other => return Err(format!("unknown argument {other}")),
-        }
-        if arguments.attached.is_some() {
-            return Err(format!("{name} takes no value"));
+            Long("data") => data = Some(PathBuf::from(parser.value()?)),
+            Long("effects") => effects = Some(PathBuf::from(parser.value()?)),
+            Long("rehearse") => rehearse = true,
+            other => return Err(other.unexpected()),
         }
     }
     if !any {
         return Ok(Command::Demo);
     }
     let data = data.unwrap_or_else(|| PathBuf::from("./dedupe"));
-    let effects = effects.unwrap_or_else(|| beside(&data));
+    let effects = effects.unwrap_or_else(|| beside(&data, ".effects.jsonl"));
     let listen = listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 3000)));
     Ok(Command::Serve(Serve { listen, data, effects, rehearse }))
-}
-
-/// The store owns its directory, so the effects go beside it.
-fn beside(data: &std::path::Path) -> PathBuf {
-    // By components, so that "./dedupe/" does not put the file into the directory.
-    let mut name = data.components().as_path().as_os_str().to_owned();
-    name.push(".effects.jsonl");
-    PathBuf::from(name)
-}
-
-struct Arguments<I> {
-    rest: I,
-    /// The part after `=` of the option read last.
-    attached: Option<OsString>,
-}
-
-impl<I: Iterator<Item = OsString>> Arguments<I> {
-    fn name(&mut self) -> Result<Option<String>, String> {
-        let Some(argument) = self.rest.next() else {
-            return Ok(None);
-        };
-        let text = argument.into_string().map_err(|raw| format!("unknown argument {}", raw.display()))?;
-        match text.split_once('=') {
-            Some((name, value)) if name.starts_with("--") => {
-                self.attached = Some(value.into());
-                Ok(Some(name.to_owned()))
-            }
-            _ => Ok(Some(text)),
-        }
-    }
-
-    fn value(&mut self, name: &str) -> Result<OsString, String> {
-        let next_value = |rest: &mut I| {
-            // An option is not the value of another; write --data=--odd for such a name.
-            rest.next().filter(|value| !value.as_encoded_bytes().starts_with(b"--"))
-        };
-        let value = self.attached.take().or_else(|| next_value(&mut self.rest));
-        value.filter(|value| !value.is_empty()).ok_or_else(|| format!("{name} needs a value"))
-    }
 }

@@ -37,6 +37,10 @@ mod client;
 mod deliveries;
 mod effects;
 mod event;
+#[path = "../common/lines.rs"]
+mod lines;
+#[path = "../common/paths.rs"]
+mod paths;
 mod process;
 mod receive;
 mod rehearsal;

@@ -103,8 +103,10 @@ impl World {
         let print = (self.pick(4) == 0).then(|| vec![b'p'; 1 + self.pick(2)]);
         let order = (self.pick(3) == 0).then(|| {
             let entity = (key.0, self.pick(ENTITIES));
-            let number = if self.pick(3) == 0 { self.dice.below(100) } else { self.fresh_number() };
-            (entity, number)
+            // Not the mark's own: which event of two with one number passes is the model's to tell.
+            let late = (self.pick(3) == 0).then(|| self.dice.below(100));
+            let late = late.filter(|late| self.mark(entity).is_none_or(|mark| mark.number != *late));
+            (entity, late.unwrap_or_else(|| self.fresh_number()))
         });
         let window = if self.pick(5) == 0 { 30 * SECOND } else { WINDOWS[key.0] };
         let lease = if order.is_none() && self.pick(5) == 0 { 10 * SECOND } else { NEVER };

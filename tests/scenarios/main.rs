@@ -18,6 +18,7 @@ mod marks;
 mod order;
 mod ownership;
 mod rulings;
+mod run;
 mod time;
 mod verdicts;
 mod waiting;

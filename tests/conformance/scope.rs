@@ -1,0 +1,294 @@
+//! A store in this process, on a simulated disk, through its blocking calls or its futures.
+
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+
+use oncedb::conformance::{Ability, Answer, Attempt, Done, End, Event, Setup, Subject};
+use oncedb::simulation::{Call, Fault, FaultKind, MemoryDisk};
+use oncedb::{Downtime, Guard, ManualClock, Outcome, Record, Request, Result, ScopeOptions, Store};
+
+use crate::common::block_on;
+
+/// The calls that have two forms.
+pub trait Form: Send + Sync {
+    /// Whether the store has threads of its own. Futures need them; without, its size is exact.
+    const THREADS: bool;
+    fn begin(request: Request) -> Result<Outcome<Guard>>;
+    fn claim(request: Request, response: Option<&[u8]>) -> Result<Outcome<Record>>;
+    fn complete(guard: Guard, response: Option<Vec<u8>>) -> Result<()>;
+    fn refuse(guard: Guard, response: Vec<u8>) -> Result<()>;
+    fn abort(guard: Guard) -> Result<()>;
+    fn note(guard: &Guard, note: &[u8]) -> Result<()>;
+    fn forget(scope: &oncedb::Scope, id: &[u8]) -> Result<bool>;
+}
+
+pub struct Blocking;
+
+impl Form for Blocking {
+    const THREADS: bool = false;
+
+    fn begin(request: Request) -> Result<Outcome<Guard>> {
+        request.begin()
+    }
+    fn claim(request: Request, response: Option<&[u8]>) -> Result<Outcome<Record>> {
+        match response {
+            Some(response) => request.claim_with(response),
+            None => request.claim(),
+        }
+    }
+    fn complete(guard: Guard, response: Option<Vec<u8>>) -> Result<()> {
+        match response {
+            Some(response) => guard.complete_with(response),
+            None => guard.complete(),
+        }
+    }
+    fn refuse(guard: Guard, response: Vec<u8>) -> Result<()> {
+        guard.refuse(response)
+    }
+    fn abort(guard: Guard) -> Result<()> {
+        guard.abort()
+    }
+    fn note(guard: &Guard, note: &[u8]) -> Result<()> {
+        guard.note(note)
+    }
+    fn forget(scope: &oncedb::Scope, id: &[u8]) -> Result<bool> {
+        scope.forget(id)
+    }
+}
+
+pub struct Futures;
+
+impl Form for Futures {
+    const THREADS: bool = true;
+
+    fn begin(request: Request) -> Result<Outcome<Guard>> {
+        block_on(request.begin_async())
+    }
+    fn claim(request: Request, response: Option<&[u8]>) -> Result<Outcome<Record>> {
+        match response {
+            Some(response) => block_on(request.claim_with_async(response)),
+            None => block_on(request.claim_async()),
+        }
+    }
+    fn complete(guard: Guard, response: Option<Vec<u8>>) -> Result<()> {
+        match response {
+            Some(response) => block_on(guard.complete_with_async(response)),
+            None => block_on(guard.complete_async()),
+        }
+    }
+    fn refuse(guard: Guard, response: Vec<u8>) -> Result<()> {
+        block_on(guard.refuse_async(response))
+    }
+    fn abort(guard: Guard) -> Result<()> {
+        block_on(guard.abort_async())
+    }
+    fn note(guard: &Guard, note: &[u8]) -> Result<()> {
+        block_on(guard.note_async(note))
+    }
+    fn forget(scope: &oncedb::Scope, id: &[u8]) -> Result<bool> {
+        block_on(scope.forget_async(id))
+    }
+}
+
+pub struct Scoped<F> {
+    setup: Setup,
+    disk: MemoryDisk,
+    clock: ManualClock,
+    /// `None` only between two lives.
+    store: Option<Store>,
+    form: PhantomData<F>,
+}
+
+impl<F: Form> Scoped<F> {
+    fn open_store(&self) -> Result<Store> {
+        let setup = &self.setup;
+        let downtime =
+            setup.downtime_at_most.map_or(Downtime::Counts, |at_most| Downtime::Pauses { at_most });
+        Store::options()
+            .window(setup.window)
+            .max_response_len(setup.max_response_len)
+            .memory_limit(1 << 20)
+            .downtime(downtime)
+            .clock(self.clock.clone())
+            .disk(&self.disk)
+            .threads(F::THREADS)
+            .open("store")
+    }
+
+    fn store(&self) -> &Store {
+        self.store.as_ref().expect("the store is open")
+    }
+
+    fn begin_life(&mut self) {
+        self.store = Some(self.open_store().expect("the store opens"));
+    }
+
+    fn scope(&self, source: &str) -> Result<oncedb::Scope> {
+        let options = ScopeOptions::new().ties(self.setup.ties).max_ahead(self.setup.max_ahead);
+        self.store().scope_with(source, options)
+    }
+
+    fn request(&self, event: &Event) -> Result<Request> {
+        let mut request = self.scope(&event.source)?.request(&event.id);
+        if let Some(fingerprint) = &event.fingerprint {
+            request = request.fingerprint(fingerprint);
+        }
+        if let Some((entity, at)) = &event.order {
+            request = request.order(entity, *at);
+        }
+        if let Some(window) = event.window {
+            request = request.window(window);
+        }
+        if let Some(lease) = event.lease {
+            request = request.lease(lease);
+        }
+        Ok(request)
+    }
+}
+
+/// A verdict as the suite knows it.
+pub fn answer<N, P>(outcome: Outcome<N, P>) -> Answer<N> {
+    match outcome {
+        Outcome::New(new) => Answer::New(new),
+        Outcome::Duplicate(record) => {
+            Answer::Duplicate(Done { response: record.response().into(), refusal: record.is_refusal() })
+        }
+        Outcome::InProgress(_) => Answer::InProgress,
+        Outcome::Mismatch(_) => Answer::Mismatch,
+        Outcome::Stale(_) => Answer::Stale,
+    }
+}
+
+/// A verdict that is not new, for any kind of claim.
+pub fn without_new<A, B>(answer: Answer<A>) -> Answer<B> {
+    match answer {
+        Answer::New(_) => unreachable!("it is not new"),
+        Answer::Duplicate(done) => Answer::Duplicate(done),
+        Answer::InProgress => Answer::InProgress,
+        Answer::Mismatch => Answer::Mismatch,
+        Answer::Stale => Answer::Stale,
+        Answer::Error(problem) => Answer::Error(problem),
+    }
+}
+
+impl<F: Form> Subject for Scoped<F> {
+    type Running = Guard;
+
+    fn open(setup: &Setup) -> Self {
+        let mut subject = Self {
+            setup: setup.clone(),
+            disk: MemoryDisk::new(1),
+            clock: ManualClock::new(setup.now),
+            store: None,
+            form: PhantomData,
+        };
+        subject.begin_life();
+        subject
+    }
+
+    fn can(ability: Ability) -> bool {
+        ability != Ability::Size || !F::THREADS
+    }
+
+    fn begin(&self, event: &Event) -> Answer<Guard> {
+        match self.request(event).and_then(F::begin) {
+            Ok(outcome) => answer(outcome),
+            Err(error) => Answer::Error(error.to_string()),
+        }
+    }
+
+    fn end(&self, guard: Guard, end: End) -> std::result::Result<(), String> {
+        let ended = match end {
+            End::Complete(response) => F::complete(guard, response),
+            End::Refuse(response) => F::refuse(guard, response),
+            End::Abort => F::abort(guard),
+            End::Drop => {
+                drop(guard);
+                Ok(())
+            }
+            End::Panic => {
+                let handler = AssertUnwindSafe(|| {
+                    let _guard = guard;
+                    resume_unwind(Box::new("the handler fails"));
+                });
+                catch_unwind(handler).expect_err("it panics");
+                Ok(())
+            }
+        };
+        ended.map_err(|error| error.to_string())
+    }
+
+    fn claim(&self, event: &Event, response: Option<&[u8]>) -> Answer<()> {
+        match self.request(event).and_then(|request| F::claim(request, response)) {
+            Ok(outcome) => match answer(outcome) {
+                Answer::New(_) => Answer::New(()),
+                other => without_new(other),
+            },
+            Err(error) => Answer::Error(error.to_string()),
+        }
+    }
+
+    fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    fn crash(&mut self, running: Vec<Guard>) {
+        self.disk.crash();
+        drop(running);
+        self.store = None;
+        self.begin_life();
+    }
+
+    fn restart(&mut self, down: Duration) {
+        self.store().close().expect("it closes");
+        self.store = None;
+        self.clock.advance(down);
+        self.begin_life();
+    }
+
+    fn collect(&self) {
+        self.store().maintain().expect("there is room, and the disk works");
+    }
+
+    fn attempt(&self, guard: &Guard) -> Attempt {
+        let previous = guard.previous();
+        Attempt {
+            number: guard.attempt(),
+            previous: previous.map(|previous| previous.cause),
+            note: previous.and_then(|previous| previous.note.clone()),
+        }
+    }
+
+    fn note(&self, guard: &Guard, note: &[u8]) {
+        F::note(guard, note).expect("it is kept");
+    }
+
+    fn forget(&self, source: &str, id: &[u8]) -> bool {
+        self.scope(source).and_then(|scope| F::forget(&scope, id)).expect("it is free to go")
+    }
+
+    fn step_wall(&self, seconds: i64) {
+        self.clock.step_wall(seconds);
+    }
+
+    fn size(&self) -> u64 {
+        self.disk.files().iter().map(|(_, len)| len).sum()
+    }
+
+    fn refuses_a_second_owner(&self) -> bool {
+        matches!(self.open_store(), Err(oncedb::Error::Locked { .. }))
+    }
+
+    fn break_disk(&self, broken: bool) {
+        if broken {
+            self.disk.inject(Fault::new(FaultKind::Io).on(Call::Sync).lasting());
+        } else {
+            self.disk.heal();
+        }
+    }
+
+    fn fill_disk(&self, full: bool) {
+        self.disk.set_capacity(full.then(|| self.disk.used()));
+    }
+}
