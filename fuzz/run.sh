@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-60}
 targets=("${@:2}")
 if [ ${#targets[@]} -eq 0 ]; then
-    targets=(frames run responses record catalog operations)
+    targets=(frames run responses record reply catalog operations)
 fi
 
 # What libFuzzer is to see: edges, and both sides of comparisons; each once, so in one unit a crate.

@@ -129,3 +129,13 @@ fn files(bytes: &[u8]) -> Arc<FileCache> {
     disk.replace(FILE, bytes);
     Arc::new(FileCache::new(Arc::new(disk), 1))
 }
+
+/// The stored form of a reply over HTTP, decoded and encoded again; and what that decodes to is the same.
+#[cfg(feature = "tower")]
+pub fn reply(bytes: &[u8]) -> Option<(Vec<u8>, bool)> {
+    use crate::http::stored::StoredReply;
+    let decoded = StoredReply::decode(bytes)?;
+    let encoded = decoded.encode();
+    let again = StoredReply::decode(&encoded);
+    Some((encoded, again == Some(decoded)))
+}

@@ -30,7 +30,8 @@
 //! Begin at [`Store::open`], then [`Scope::begin`] for work that must happen, [`Scope::claim`] to
 //! claim before the work, and [`Request::order`] for events that may arrive out of order. Every
 //! blocking call that may wait has an `_async` twin that runs on any executor. [`Ledger`] keeps ids in a
-//! database of yours, in the transaction that does the work.
+//! database of yours, in the transaction that does the work. With the feature `tower` the module `http`
+//! has layers for webhooks and for the `Idempotency-Key` header.
 
 #![deny(missing_docs, unreachable_pub)]
 #![deny(clippy::unwrap_used, clippy::host_endian_bytes)]
@@ -49,6 +50,8 @@ mod error;
 pub mod fuzzing;
 mod guard;
 mod histogram;
+#[cfg(feature = "tower")]
+pub mod http;
 mod identity;
 mod journal;
 mod key;

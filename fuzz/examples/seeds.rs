@@ -45,6 +45,9 @@ fn main() -> io::Result<()> {
     let header = frames::header(1, 2, (frames::FRAMES_AT + frame.len()) as u64, [1, 0, 0, 0]);
     write("frames", "raw", &[&[0], &header[..], &frame].concat())?;
 
+    write("reply", "kept", b"\x01\x01\xc9\x00\x02\x01a\x02bc\x01a\x01d\x03xyz\x01\x01\x01t\x010")?;
+    write("reply", "omitted", &[1, 2, 200, 0, 0xac, 0x02])?;
+
     records.sort();
     records.dedup_by_key(|record| (record.first().copied(), record.get(1).copied()));
     for (number, record) in records.iter().enumerate() {

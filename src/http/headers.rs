@@ -1,0 +1,91 @@
+//! Which headers of a reply are stored.
+
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, DATE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
+    SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderName};
+
+/// Set on every reply that comes from the store.
+pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// Never stored: credentials and cookies, what is about one connection, what the server makes anew.
+const NEVER: [HeaderName; 18] = [
+    SET_COOKIE,
+    HeaderName::from_static("set-cookie2"),
+    COOKIE,
+    AUTHORIZATION,
+    HeaderName::from_static("authentication-info"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-authentication-info"),
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    CONTENT_LENGTH,
+    DATE,
+    REPLAYED,
+];
+
+/// The headers to store, repeated ones in their order. `chosen` narrows what is stored and never widens it.
+pub(crate) fn stored(headers: &HeaderMap, chosen: impl Fn(&HeaderName) -> bool) -> HeaderMap {
+    let mut kept = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
+        // A value that was marked as sensitive is a credential by its maker's word.
+        if !value.is_sensitive()
+            && !NEVER.contains(name)
+            && !is_named_by_connection(headers, name)
+            && chosen(name)
+        {
+            kept.append(name, value.clone());
+        }
+    }
+    kept
+}
+
+/// Whether `Connection` says that a header is about the connection.
+fn is_named_by_connection(headers: &HeaderMap, name: &HeaderName) -> bool {
+    headers.get_all(CONNECTION).iter().any(|value| {
+        value
+            .as_bytes()
+            .split(|&byte| byte == b',')
+            .any(|option| option.trim_ascii().eq_ignore_ascii_case(name.as_str().as_bytes()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn cookies_credentials_and_what_is_about_the_connection_are_not_stored() {
+        let mut headers = HeaderMap::new();
+        for name in NEVER {
+            headers.append(name, HeaderValue::from_static("v"));
+        }
+        headers.insert(CONNECTION, HeaderValue::from_static("close, X-Hop"));
+        headers.append("x-hop", HeaderValue::from_static("v"));
+        let mut secret = HeaderValue::from_static("token");
+        secret.set_sensitive(true);
+        headers.append("x-token", secret);
+        assert!(stored(&headers, |_| true).is_empty());
+    }
+
+    #[test]
+    fn repeated_headers_survive_and_a_choice_narrows() {
+        let mut headers = HeaderMap::new();
+        headers.append("link", HeaderValue::from_static("</a>"));
+        headers.append("link", HeaderValue::from_static("</b>"));
+        headers.append("x-other", HeaderValue::from_static("v"));
+        assert_eq!(stored(&headers, |_| true), headers);
+        let kept = stored(&headers, |name| name == "link");
+        assert_eq!(kept.get_all("link").iter().collect::<Vec<_>>(), ["</a>", "</b>"]);
+        assert_eq!(kept.len(), 2);
+        assert!(stored(&headers, |name| name == SET_COOKIE).is_empty());
+    }
+}

@@ -1,0 +1,198 @@
+//! A reply that is recorded while it streams.
+//!
+//! A client takes a reply as final when its last byte is there. So the last frame, or the end of the
+//! stream, is held back until the completion is durable: before that the body can still break.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+use super::attempt::Owner;
+use super::reply_body::BodyError;
+use super::request_body::to_bytes;
+use super::rule::{Finished, Rule};
+use super::stored;
+use crate::pending::Pending;
+
+/// What a recorder knows of a reply from its head.
+pub(crate) struct Recording {
+    pub(crate) owner: Owner,
+    pub(crate) rule: Rule,
+    pub(crate) status: StatusCode,
+    /// All headers, for the rule.
+    pub(crate) headers: HeaderMap,
+    /// Those to store.
+    pub(crate) stored: HeaderMap,
+    /// The longest body that is kept, in bytes.
+    pub(crate) body_limit: usize,
+    /// The longest stored form, in bytes.
+    pub(crate) stored_limit: usize,
+}
+
+impl Recording {
+    /// Completes the claim with the reply; `None` if its trailers say that it is no final one: then the
+    /// key is free. The body is `None` if it was too long to keep.
+    pub(crate) fn complete(
+        self,
+        body: Option<&[u8]>,
+        len: u64,
+        trailers: Option<&HeaderMap>,
+    ) -> Option<Pending<()>> {
+        let finished = Finished { status: self.status, headers: &self.headers, trailers };
+        if trailers.is_some() && !self.rule.completes(&finished) {
+            return None;
+        }
+        let kept = body.map(|body| stored::encode(self.status, &self.stored, body, trailers));
+        let stored = kept
+            .filter(|kept| kept.len() <= self.stored_limit)
+            .unwrap_or_else(|| stored::encode_omitted(self.status, len));
+        Some(self.owner.complete(Some(&stored), self.status.is_client_error()))
+    }
+}
+
+pin_project! {
+    pub(crate) struct Recorder<B> {
+        #[pin]
+        inner: B,
+        // What the inner body said its length is.
+        expected: Option<u64>,
+        len: u64,
+        // `None` once it is longer than what is kept.
+        kept: Option<Vec<u8>>,
+        held: Option<Bytes>,
+        trailers: Option<HeaderMap>,
+        stage: Stage,
+    }
+}
+
+enum Stage {
+    Streaming(Box<Recording>),
+    Completing(Pending<()>),
+    /// The completion is durable: what was held back may go.
+    Completed,
+    Broken,
+}
+
+impl<B: Body> Recorder<B> {
+    pub(crate) fn new(inner: B, recording: Recording) -> Self {
+        Self {
+            expected: inner.size_hint().exact(),
+            inner,
+            len: 0,
+            kept: Some(Vec::new()),
+            held: None,
+            trailers: None,
+            stage: Stage::Streaming(Box::new(recording)),
+        }
+    }
+}
+
+impl<B> Body for Recorder<B>
+where
+    B: Body,
+    B::Error: Into<BodyError>,
+{
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let mut this = self.project();
+        loop {
+            match this.stage {
+                Stage::Streaming(recording) => {
+                    let ended = match ready!(this.inner.as_mut().poll_frame(context)) {
+                        None => true,
+                        Some(Err(error)) => {
+                            // The owner goes with the stage: the key is free.
+                            *this.stage = Stage::Broken;
+                            return Poll::Ready(Some(Err(error.into())));
+                        }
+                        Some(Ok(frame)) => match frame.into_data() {
+                            Ok(data) => {
+                                let data = to_bytes(data);
+                                *this.len += data.len() as u64;
+                                keep(this.kept, &data, recording.body_limit);
+                                let ended = this.inner.is_end_stream();
+                                let complete = this.expected.is_some_and(|expected| *this.len >= expected);
+                                if !ended && !complete {
+                                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                                }
+                                // A server may stop asking once it has all the bytes it was promised.
+                                if let Some(earlier) = this.held.replace(data) {
+                                    return Poll::Ready(Some(Ok(Frame::data(earlier))));
+                                }
+                                ended
+                            }
+                            Err(frame) => {
+                                *this.trailers = frame.into_trailers().ok();
+                                this.trailers.is_some()
+                            }
+                        },
+                    };
+                    if ended {
+                        let Stage::Streaming(recording) = std::mem::replace(this.stage, Stage::Completed)
+                        else {
+                            continue;
+                        };
+                        let body = this.kept.take();
+                        let completion =
+                            recording.complete(body.as_deref(), *this.len, this.trailers.as_ref());
+                        if let Some(pending) = completion {
+                            *this.stage = Stage::Completing(pending);
+                        }
+                    }
+                }
+                Stage::Completing(pending) => match ready!(Pin::new(pending).poll(context)) {
+                    Ok(()) => *this.stage = Stage::Completed,
+                    Err(error) => {
+                        *this.stage = Stage::Broken;
+                        return Poll::Ready(Some(Err(error.into())));
+                    }
+                },
+                Stage::Completed => {
+                    let data = this.held.take().map(Frame::data);
+                    return Poll::Ready(data.or_else(|| this.trailers.take().map(Frame::trailers)).map(Ok));
+                }
+                Stage::Broken => return Poll::Ready(None),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self.stage {
+            Stage::Streaming(_) | Stage::Completing(_) => false,
+            Stage::Completed => self.held.is_none() && self.trailers.is_none(),
+            Stage::Broken => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let held = self.held.as_ref().map_or(0, |held| held.len() as u64);
+        match self.stage {
+            Stage::Streaming(_) => {
+                let inner = self.inner.size_hint();
+                let mut hint = SizeHint::new();
+                hint.set_lower(inner.lower().saturating_add(held));
+                if let Some(upper) = inner.upper() {
+                    hint.set_upper(upper.saturating_add(held));
+                }
+                hint
+            }
+            _ => SizeHint::with_exact(held),
+        }
+    }
+}
+
+fn keep(kept: &mut Option<Vec<u8>>, data: &[u8], limit: usize) {
+    match kept {
+        Some(bytes) if data.len() <= limit - bytes.len() => bytes.extend_from_slice(data),
+        _ => *kept = None,
+    }
+}

@@ -1,0 +1,125 @@
+//! Handlers that do not end well: the key is free, and the retry runs.
+
+use crate::common::{PATIENCE, Place, in_progress};
+use crate::raw;
+use crate::server::{Api, OPEN, Server, Work, by_account, numbered};
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use axum::routing::post;
+use oncedb::http::{Attempt, WebhookLayer};
+use oncedb::{Cause, Settled};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tokio::sync::Notify;
+
+#[track_caller]
+fn assert_retried(attempt: &Attempt) {
+    let previous = attempt.previous().expect("a later attempt is told of the one before");
+    assert_eq!((attempt.number(), previous.attempt, previous.cause), (2, 1, Cause::Aborted));
+}
+
+/// A handler that panics frees the key; the panic goes on to the server.
+#[test]
+fn a_handler_that_panics_frees_the_key() {
+    let api = Api::start(
+        |layer| layer,
+        |run, request| if run == 1 { panic!("the first run panics") } else { numbered(run, request) },
+    );
+    let headers = [("idempotency-key", "k"), ("x-account", "a")];
+    assert!(api.client.try_send("POST", "/orders", &headers, "{}").is_none(), "no reply comes");
+    api.client.post("k", "{}").expect(201, "run 2 of /orders");
+    api.entered.next();
+    assert_retried(&api.entered.next());
+    assert!(api.client.post("k", "{}").is_replayed());
+}
+
+/// The same behind the layer for webhooks.
+#[test]
+fn a_receiver_that_panics_frees_the_event() {
+    let place = Place::new();
+    let scope = place.open().scope("events").expect("the scope opens");
+    let (work, entered) =
+        Work::new(
+            |run, request| {
+                if run == 1 { panic!("the first run panics") } else { numbered(run, request) }
+            },
+        );
+    work.open_gate(OPEN);
+    let server = Server::start(work.routes().layer(WebhookLayer::new(scope)));
+    let client = server.client();
+    assert!(client.try_send("POST", "/hook", &[("webhook-id", "e")], "").is_none(), "no reply comes");
+    client.send("POST", "/hook", &[("webhook-id", "e")], "").expect(201, "run 2 of /hook");
+    entered.next();
+    assert_retried(&entered.next());
+    client.send("POST", "/hook", &[("webhook-id", "e")], "").expect(200, "");
+}
+
+/// A handler whose time is up answers a 5xx, which frees the key.
+#[test]
+fn a_handler_that_times_out_frees_the_key() {
+    let place = Place::new();
+    let scope = place.open().scope("api").expect("the scope opens");
+    let (runs, time_is_up) = (Arc::new(AtomicU32::new(0)), Arc::new(Notify::new()));
+    let handler = {
+        let time_is_up = Arc::clone(&time_is_up);
+        move || async move {
+            let run = runs.fetch_add(1, Ordering::SeqCst) + 1;
+            let work = async {
+                if run == 1 {
+                    std::future::pending::<()>().await;
+                }
+                (StatusCode::CREATED, format!("run {run}"))
+            };
+            tokio::select! {
+                reply = work => reply.into_response(),
+                () = time_is_up.notified() => StatusCode::GATEWAY_TIMEOUT.into_response(),
+            }
+        }
+    };
+    let server = Server::start(Router::new().route("/orders", post(handler)).layer(by_account(scope)));
+    // The permit is kept until the handler waits for it.
+    time_is_up.notify_one();
+    assert_eq!(server.client().post("k", "{}").status, 504);
+    server.client().post("k", "{}").expect(201, "run 2");
+    assert!(server.client().post("k", "{}").is_replayed());
+}
+
+/// A client that hangs up cancels the handler and frees the key.
+#[test]
+fn a_client_that_hangs_up_frees_the_key() {
+    let api = Api::shut(|layer| layer, numbered);
+    let stream = raw::connect(
+        &api.server,
+        "POST /orders HTTP/1.1\r\nhost: h\r\nidempotency-key: k\r\nx-account: a\r\ncontent-length: 2\r\n\r\n{}",
+    );
+    let attempt = api.entered.next();
+    let running = in_progress(api.scope.begin(attempt.id()));
+    drop(stream);
+    let settled = running.wait(PATIENCE).expect("the store answers");
+    assert!(matches!(settled, Settled::Released), "{settled:?}");
+    api.work.open_gate(OPEN);
+    api.client.post("k", "{}").expect(201, "run 2 of /orders");
+    assert_retried(&api.entered.next());
+    // The first attempt has nothing left to say.
+    assert!(attempt.renew().is_err());
+}
+
+/// The same behind the layer for webhooks.
+#[test]
+fn a_sender_that_hangs_up_frees_the_event() {
+    let place = Place::new();
+    let scope = place.open().scope("events").expect("the scope opens");
+    let (work, entered) = Work::counting();
+    let server = Server::start(work.routes().layer(WebhookLayer::new(scope.clone())));
+    let stream =
+        raw::connect(&server, "POST /hook HTTP/1.1\r\nhost: h\r\nwebhook-id: e\r\ncontent-length: 0\r\n\r\n");
+    entered.next();
+    let running = in_progress(scope.begin("e"));
+    drop(stream);
+    let settled = running.wait(PATIENCE).expect("the store answers");
+    assert!(matches!(settled, Settled::Released), "{settled:?}");
+    work.open_gate(OPEN);
+    server.client().send("POST", "/hook", &[("webhook-id", "e")], "").expect(201, "run 2");
+    assert_retried(&entered.next());
+}
