@@ -422,7 +422,6 @@ impl Config {
     /// The stored reply, or an answer that says that it was not kept.
     fn replay<R>(&self, record: &Record) -> Response<ReplyBody<R>> {
         let stored = record.stored_response();
-        // What another version has written is as good as not kept.
         let (status, len) = match stored.as_deref().map(StoredReply::decode) {
             Some(Some(StoredReply::Kept(reply))) => {
                 let whole = Buffered { data: reply.body, trailers: reply.trailers };
@@ -432,9 +431,9 @@ impl Config {
                 return replayed(answer::marked(response, Verdict::Duplicate));
             }
             Some(Some(StoredReply::Omitted { status, len })) => (Some(status), Some(len)),
-            Some(None) => (None, None),
-            // Not stored at all, or left out by a store without room, which knows no length of a body.
-            None => (None, None),
+            // What another version has written is as good as not kept, and a store without room, which left
+            // it out, knows no length of a body.
+            Some(None) | None => (None, None),
         };
         replayed(self.refuse(&Refused(Refusal::ReplyNotKept { status, len }, Verdict::Duplicate)))
     }

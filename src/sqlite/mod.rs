@@ -32,7 +32,7 @@ use tables::Sql;
 /// over several attached databases can leave it in one and not in the other, in WAL mode always and in any
 /// mode where `main` is in memory.
 ///
-/// Statements are cached by the connection, up to seven for a ledger: give it room with
+/// Statements are cached by the connection, up to six for a ledger: give it room with
 /// [`set_prepared_statement_cache_capacity`](rusqlite::Connection::set_prepared_statement_cache_capacity)
 /// if it has many of its own.
 ///
