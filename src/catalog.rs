@@ -299,6 +299,11 @@ impl Catalog {
         self.inner.lock().contents.scopes.get(name).copied()
     }
 
+    /// The highest number of a scope; 0 if there is none.
+    pub(crate) fn last_scope(&self) -> u32 {
+        self.inner.lock().contents.last_scope
+    }
+
     /// A single number.
     pub(crate) fn meta(&self, meta: Meta) -> u64 {
         self.inner.lock().contents.meta(meta)

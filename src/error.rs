@@ -37,7 +37,8 @@ pub enum Error {
     /// An id or entity was empty.
     #[non_exhaustive]
     EmptyId,
-    /// A scope name and id, or scope name and entity, were longer than `max_key_len`.
+    /// A scope name and id, or scope name and entity, were longer than `max_key_len`; or the name of a
+    /// [`Ledger`](crate::Ledger) and id or entity longer than 1,024 bytes.
     #[non_exhaustive]
     KeyTooLong {
         /// Their length together, in bytes.
@@ -117,7 +118,17 @@ pub enum Error {
         /// What is wrong there.
         what: &'static str,
     },
-    /// The store was written by another version of the format. Nothing was changed.
+    /// A value in the tables of a [`Ledger`](crate::Ledger) is damaged. Nothing was changed.
+    #[non_exhaustive]
+    Damaged {
+        /// The ledger's name.
+        ledger: Box<str>,
+        /// Which row: an id, an entity's mark, or the head.
+        row: Box<str>,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The store or ledger was written by another version of the format. Nothing was changed.
     #[non_exhaustive]
     Version {
         /// The version in the file.
@@ -128,11 +139,18 @@ pub enum Error {
     /// The store has been closed.
     #[non_exhaustive]
     Closed,
-    /// The caller's own redb transaction failed.
+    /// The caller's own redb transaction failed. Roll it back.
     #[non_exhaustive]
     Transaction {
         /// What redb said.
         source: Box<redb::Error>,
+    },
+    /// The caller's own SQLite transaction failed. Roll it back.
+    #[cfg(feature = "sqlite")]
+    #[non_exhaustive]
+    Sqlite {
+        /// What SQLite said.
+        source: Box<rusqlite::Error>,
     },
     /// An operating-system call failed and nothing was changed by it.
     #[non_exhaustive]
@@ -182,10 +200,10 @@ impl Error {
         matches!(self, Self::OutcomeUnknown { .. } | Self::Poisoned { .. })
     }
 
-    /// Whether a file is damaged.
+    /// Whether a file, or a value in a ledger's tables, is damaged.
     #[must_use]
     pub fn is_corruption(&self) -> bool {
-        matches!(self, Self::Corrupt { .. })
+        matches!(self, Self::Corrupt { .. } | Self::Damaged { .. })
     }
 
     /// Whether what was asked for may or may not have become durable.
@@ -222,8 +240,8 @@ impl fmt::Display for Error {
             Self::EmptyId => f.write_str("an id or entity is empty; give it at least one byte"),
             Self::KeyTooLong { len, limit } => write!(
                 f,
-                "a scope name and id or entity are {len} bytes long together, over the limit of {limit} bytes; \
-                 shorten them or raise max_key_len"
+                "a scope's or ledger's name and an id or entity are {len} bytes long together, over the limit of \
+                 {limit} bytes; shorten them or raise the store's max_key_len"
             ),
             Self::FingerprintTooLong { len, limit } => write!(
                 f,
@@ -269,14 +287,23 @@ impl fmt::Display for Error {
                  from a copy",
                 path.display()
             ),
+            Self::Damaged { ledger, row, what } => write!(
+                f,
+                "{row} in the ledger {ledger:?} is damaged: {what}; nothing was changed, restore the database from \
+                 a copy or remove the row"
+            ),
             Self::Version { found, supported } => write!(
                 f,
-                "the store has format version {found}, this version of OnceDB reads {supported}; open it with the \
-                 version that wrote it"
+                "the store or ledger has format version {found}, this version of OnceDB reads {supported}; open it \
+                 with the version that wrote it"
             ),
             Self::Closed => f.write_str("the store is closed; open it again"),
             Self::Transaction { source } => {
                 write!(f, "the database transaction failed ({source}); roll it back and try again")
+            }
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite { source } => {
+                write!(f, "the SQLite transaction failed ({source}); roll it back and try again")
             }
             Self::Io { path, source } => write!(
                 f,
@@ -294,6 +321,8 @@ impl error::Error for Error {
                 Some(&**source)
             }
             Self::Transaction { source } => Some(&**source),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite { source } => Some(&**source),
             _ => None,
         }
     }
@@ -318,6 +347,7 @@ mod tests {
             Error::Poisoned { source: io() },
             Error::corrupt(Path::new("f"), 3, "bad checksum"),
             Error::Closed,
+            Error::Damaged { ledger: "l".into(), row: "the head".into(), what: "bad checksum" },
             Error::io(Path::new("f"), io::Error::other("boom")),
         ];
         for error in &errors {
@@ -326,6 +356,6 @@ mod tests {
             assert!(classes.iter().filter(|&&class| class).count() <= 1, "{error:?}");
             assert!(error.to_string().len() > 20, "a sentence: {error}");
         }
-        assert!(error::Error::source(&errors[9]).is_some());
+        assert!(error::Error::source(&errors[10]).is_some());
     }
 }

@@ -29,8 +29,9 @@
 //!
 //! Begin at [`Store::open`], then [`Scope::begin`] for work that must happen, [`Scope::claim`] to
 //! claim before the work, and [`Request::order`] for events that may arrive out of order. Every
-//! blocking call that may wait has an `_async` twin that runs on any executor. With the feature `tower`
-//! the module `http` has layers for webhooks and for the `Idempotency-Key` header.
+//! blocking call that may wait has an `_async` twin that runs on any executor. [`Ledger`] keeps ids in a
+//! database of yours, in the transaction that does the work. With the feature `tower` the module `http`
+//! has layers for webhooks and for the `Idempotency-Key` header.
 
 #![deny(missing_docs, unreachable_pub)]
 #![deny(clippy::unwrap_used, clippy::host_endian_bytes)]
@@ -54,6 +55,7 @@ pub mod http;
 mod identity;
 mod journal;
 mod key;
+mod ledger;
 mod lenient;
 mod live;
 mod options;
@@ -73,6 +75,8 @@ mod scope;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod span;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod stamp;
 mod stats;
 mod store;
@@ -83,6 +87,7 @@ mod verification;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, Result};
 pub use guard::{Cause, Guard, Previous};
+pub use ledger::{Ledger, LedgerRequest};
 pub use options::{Downtime, Durability, Options, Retention, ScopeOptions, Ties};
 pub use outcome::{Advance, Busy, InProgress, Mark, Outcome, Record, Response, Settled};
 pub use pending::Pending;

@@ -18,7 +18,7 @@ use crate::store::Store;
 /// The longest fingerprint, in bytes.
 pub(crate) const MAX_FINGERPRINT: usize = 64;
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
 pub(crate) const LONGEST_WINDOW: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 

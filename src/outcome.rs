@@ -134,6 +134,11 @@ impl Record {
         Self { shown, mapping }
     }
 
+    /// Of a record that has its response within it.
+    pub(crate) fn whole(record: Arc<[u8]>, mapping: WallMapping) -> Self {
+        Self { shown: Shown { record, response: None }, mapping }
+    }
+
     fn stored(&self) -> Option<StoredRecord<'_>> {
         StoredRecord::decode(&self.shown.record)
     }

@@ -50,6 +50,12 @@ pub enum Break {
     DropOrphans,
     /// A record outlives its window by a second.
     ExpireLate,
+    /// A key is new before what freed it is durable.
+    NewBeforeFreed,
+    /// A mark does not last as long as the one that it replaces.
+    ShortenMark,
+    /// Room in the journal that was set aside for a claim is given back twice when that is overtaken.
+    GiveRoomBackTwice,
 }
 
 /// Whether this break is on.
@@ -85,7 +91,7 @@ mod switch {
 #[cfg(feature = "sabotage")]
 impl Break {
     /// Every break.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 25] = [
         Self::SkipSync,
         Self::AckBeforeSync,
         Self::RetrySync,
@@ -108,5 +114,8 @@ impl Break {
         Self::SkipPoison,
         Self::DropOrphans,
         Self::ExpireLate,
+        Self::NewBeforeFreed,
+        Self::ShortenMark,
+        Self::GiveRoomBackTwice,
     ];
 }

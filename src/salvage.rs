@@ -16,7 +16,8 @@ use crate::store::Store;
 pub struct Salvaged {
     /// The store, open.
     pub store: Store,
-    /// The damaged files, with what of each is missing. Empty if nothing was damaged.
+    /// The damaged files, with what of each is missing. Empty if nothing was damaged when this call
+    /// began: what an earlier one found that was interrupted is in the reports in `damaged`.
     pub missing: Vec<Missing>,
 }
 
@@ -35,6 +36,10 @@ pub struct Missing {
     pub what: String,
     /// What was recorded in this time may be missing: claims completed, forgotten or given up, and marks.
     /// Outside of it nothing is. `None` if all of it could be kept.
+    ///
+    /// What is lost of the journal has been given a minute more at either end, since a thread reads the
+    /// clock before its record is in the journal: one that stood still in between for longer than 60 s may
+    /// have left its record outside. The time of a lost run is exact.
     ///
     /// A key that is missing is new again. An older state of a key may show again: an event whose
     /// forgetting is lost is a duplicate again, an entity may have an earlier mark.

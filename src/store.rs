@@ -211,8 +211,10 @@ impl Store {
     /// # Ok::<(), oncedb::Error>(())
     /// ```
     ///
-    /// It reads all files, and takes as long. If it is interrupted, do it again. What it tells is also
-    /// left in a file `damaged/report.1` (or the next number).
+    /// It reads all files, and takes as long. What it tells is also left in a file `damaged/report.1` (or
+    /// the next number), durably and before the store is changed. If it is interrupted, or fails, do it
+    /// again; but a store that it had finished with is sound by then, and nothing is missing any more. So
+    /// after an interruption read the reports too: they name all that any try has found.
     ///
     /// # Errors
     ///

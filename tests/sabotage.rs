@@ -22,6 +22,8 @@ mod faults;
 mod history;
 #[path = "crash/oracle.rs"]
 mod oracle;
+#[path = "crash/room.rs"]
+mod room;
 #[path = "crash/states.rs"]
 mod states;
 #[path = "crash/world.rs"]
@@ -43,11 +45,23 @@ fn history(kind: u64, seed: u64) -> Tally {
         2 => history::torn_tail(seed),
         3 => faults::fault_at(seed, FaultKind::Io, seed.is_multiple_of(2), 20 + seed / 2 % 400)
             .unwrap_or_default(),
-        _ => damage::damaged(seed),
+        4 => damage::damaged(seed),
+        5 => history::two_callers(seed),
+        6 => faults::sync_fails(seed, seed / 2 % 60).unwrap_or_default(),
+        _ => room::promised_room(seed),
     }
 }
 
-const NAMES: [&str; 5] = ["power cuts", "power cuts", "a torn tail", "a failing call", "a changed byte"];
+const NAMES: [&str; 8] = [
+    "power cuts",
+    "power cuts",
+    "a torn tail",
+    "a failing call",
+    "a changed byte",
+    "two callers",
+    "a failing sync",
+    "a full journal",
+];
 
 #[test]
 fn every_break_is_seen() {
@@ -62,7 +76,7 @@ fn every_break_is_seen() {
     {
         set(Some(which));
         let caught = (0..MOST).find_map(|number| {
-            let (kind, seed) = (number % 5, seed_of(campaign, number));
+            let (kind, seed) = (number % NAMES.len() as u64, seed_of(campaign, number));
             let violation = judge(|| history(kind, seed)).err()?;
             Some((NAMES[usize::try_from(kind).unwrap_or(0)], number + 1, seed, violation))
         });

@@ -18,6 +18,7 @@ use crate::live::{Attempt, Owner, State};
 use crate::options::{Durability, Retention, Ties};
 use crate::outcome::Busy;
 use crate::record::{Body, Done, Mark, RECORD_OVERHEAD, Released, Reply, StoredRecord};
+use crate::sabotage::{self, Break};
 use crate::timestamp::Timestamp;
 
 /// One claim, its input checked.
@@ -137,7 +138,7 @@ impl Engine {
         let mut lookups = Lookups::default();
         let verdict = self.drive(|patience| self.decide(ask, &mut lookups, patience))?;
         if let Some(seq) = self.awaited(ask, &verdict) {
-            self.journal.wait(seq)?;
+            self.wait_durable(seq)?;
         }
         Ok(verdict)
     }
@@ -252,6 +253,7 @@ impl Engine {
         // A completion or mark that is hidden only until a crash would make this claim wrong after it.
         let hiding = [past.hides.then_some(past.seq), mark.hides.then_some(mark.seq)];
         if let Some(seq) = hiding.into_iter().flatten().max()
+            && !sabotage::is(Break::NewBeforeFreed)
             && let Some(wait) = self.not_yet(ask, lookups, seq)
         {
             return Ok(wait);
@@ -503,7 +505,8 @@ pub(super) fn mark_record(
         Retention::Forever => Time::NEVER,
     };
     let mark = Mark { timestamp, applied_at: now, expires_at, restored: false, setter };
-    StoredRecord { key: &entity.bytes, purge_at: expires_at.max(shadow), body: Body::Mark(mark) }.to_bytes()
+    let purge_at = if sabotage::is(Break::ShortenMark) { expires_at } else { expires_at.max(shadow) };
+    StoredRecord { key: &entity.bytes, purge_at, body: Body::Mark(mark) }.to_bytes()
 }
 
 /// The record of a claim that is given up.

@@ -50,7 +50,7 @@ impl Engine {
         loop {
             match operation(&mut patience)? {
                 Step::Done(value) => return Ok(value),
-                Step::Wait(Wait::Frame(seq)) => self.journal.wait(seq)?,
+                Step::Wait(Wait::Frame(seq)) => self.wait_durable(seq)?,
                 Step::Wait(Wait::Room(round)) => {
                     self.wait_round(round);
                     patience.rounds += 1;
@@ -95,7 +95,7 @@ impl Engine {
 
     /// Waits until a frame is durable.
     pub(crate) fn wait_durable(&self, seq: u64) -> Result<()> {
-        Ok(self.journal.wait(seq)?)
+        Ok(self.journal.wait_by(seq, self.caller_lead())?)
     }
 
     /// The same for a future.

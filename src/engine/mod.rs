@@ -45,6 +45,9 @@ use handover::Handover;
 pub(crate) use settle::Settlement;
 use work::Work;
 
+/// The highest number that a scope gets.
+const LAST_SCOPE: u32 = u32::MAX - 1;
+
 /// Bits of a token that count within one opening.
 const TOKEN_BITS: u32 = 40;
 
@@ -200,6 +203,13 @@ impl Engine {
         self.check()?;
         if let Some(number) = self.catalog.scope(name) {
             return Ok(number);
+        }
+        // A higher one would be taken for damage. The caller has the lock of all names.
+        if self.catalog.last_scope() >= LAST_SCOPE {
+            return Err(Error::Full {
+                limit: None,
+                what: "the count of scopes, whose numbers have 32 bits,",
+            });
         }
         let mut number = 0;
         let committed = self.catalog.commit_with(|contents| {

@@ -9,6 +9,7 @@
 //! 5. A fresh segment is begun, whose first frame says where the old log ended. It is durable before
 //!    the first verdict.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,18 @@ const MOST_OPENINGS: u64 = 1 << (u64::BITS - TOKEN_BITS);
 /// Numbers that only go up stay below this for as long as a store lives; a higher one is damage, and
 /// counting on from it would end.
 pub(super) const MOST_COUNTED: u64 = 1 << 62;
+
+/// The numbers of the catalog that only go up.
+const COUNTED: [Meta; 8] = [
+    Meta::Era,
+    Meta::Released,
+    Meta::Durable,
+    Meta::NextFile,
+    Meta::NextBucket,
+    Meta::Ordinal,
+    Meta::Orphans,
+    Meta::Commits,
+];
 
 /// How long nothing is removed after the clock has jumped by more than the largest window.
 const HOLD: Duration = Duration::from_secs(600);
@@ -205,9 +218,9 @@ fn agree_on_identity(catalog: &Catalog, dir: &Path, disk: &dyn Disk) -> Result<(
             return Err(Error::corrupt(catalog.path(), 0, what));
         }
         // A scope that was written down before the process died, or whose commit the catalog has lost.
-        let taken = |number| contents.scopes.values().any(|&known| known == number);
+        let taken: BTreeSet<u32> = contents.scopes.values().copied().collect();
         let unknown = copy.scopes.iter().filter(|(name, _)| !contents.scopes.contains_key(*name));
-        let unknown = unknown.filter(|&(_, &number)| !taken(number));
+        let unknown = unknown.filter(|&(_, number)| !taken.contains(number));
         let edits: Vec<_> = unknown.map(|(name, &number)| Edit::Scope(name.clone(), number)).collect();
         if !edits.is_empty() {
             catalog.commit(edits).map_err(|error| Error::from(FlushError::Catalog(error)))?;
@@ -233,17 +246,7 @@ pub(super) fn is_fresh(dir: &Path, options: &Options) -> Result<bool> {
 
 /// Sees to it that every number of the catalog can be counted on from.
 pub(super) fn check_counts(contents: &Contents, dir: &Path) -> Result<()> {
-    let counts = [
-        Meta::Era,
-        Meta::Released,
-        Meta::Durable,
-        Meta::NextFile,
-        Meta::NextBucket,
-        Meta::Ordinal,
-        Meta::Orphans,
-        Meta::Commits,
-    ];
-    let counts = counts.into_iter().map(|meta| contents.meta(meta));
+    let counts = COUNTED.into_iter().map(|meta| contents.meta(meta));
     let ordinals = contents.segments.values().map(|(ordinal, _)| *ordinal);
     let short = contents.segments.keys().chain(contents.scopes.values()).map(|number| u64::from(*number));
     let sound = counts.chain(ordinals).all(|count| count < MOST_COUNTED)
@@ -425,17 +428,9 @@ mod tests {
     /// A catalog that names the end of a number's range is damage; nothing is counted on from there.
     #[test]
     fn a_number_that_cannot_be_counted_on_from_is_damage() {
-        let long = [
-            Meta::Era,
-            Meta::Released,
-            Meta::Durable,
-            Meta::NextFile,
-            Meta::NextBucket,
-            Meta::Ordinal,
-            Meta::Orphans,
-            Meta::NextSegment,
-        ];
-        let mut edits: Vec<_> = long.into_iter().map(|meta| Edit::Meta(meta, u64::MAX)).collect();
+        // Each commit counts `Commits` itself.
+        let long = COUNTED.into_iter().chain([Meta::NextSegment]).filter(|meta| *meta != Meta::Commits);
+        let mut edits: Vec<_> = long.map(|meta| Edit::Meta(meta, u64::MAX)).collect();
         edits.push(Edit::Meta(Meta::NextSegment, u32::MAX.into()));
         edits.push(Edit::Scope("stripe".into(), u32::MAX));
         edits.push(Edit::Segment { file_id: u32::MAX, ordinal: 0, epoch: 0 });
@@ -453,6 +448,30 @@ mod tests {
             );
             let salvaged = options(&disk).salvage(DIR).unwrap_or_else(|error| panic!("{edit:?}: {error}"));
             salvaged.store.close().unwrap();
+        }
+    }
+
+    /// The last scope that has a number is used and found again; the one after it is refused, and that
+    /// changes nothing.
+    #[test]
+    fn scopes_are_numbered_up_to_the_last_number_and_no_further() {
+        let disk = MemoryDisk::new(1);
+        open(&disk).unwrap().close().unwrap();
+        let catalog = Catalog::open(Arc::new(disk.clone()), Path::new(DIR), false).unwrap();
+        catalog.commit(vec![Edit::Scope("before".into(), u32::MAX - 2)]).unwrap();
+        catalog.close().unwrap();
+        for is_new in [true, false] {
+            let store = open(&disk).unwrap();
+            let last = store.scope("last").unwrap();
+            assert_eq!(last.claim("evt").unwrap().is_new(), is_new);
+            for _ in 0..2 {
+                let refused = store.scope("one more");
+                assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+            }
+            assert!(store.scope("before").unwrap().claim("evt").unwrap().is_new() == is_new);
+            assert!(store.verify().unwrap().is_sound());
+            drop(last);
+            store.close().unwrap();
         }
     }
 

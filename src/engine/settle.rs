@@ -181,6 +181,9 @@ impl Engine {
     pub(super) fn fence(&self, attempt: &Attempt) -> Vec<Waker> {
         let reserved = std::mem::take(&mut attempt.progress().reserved);
         self.journal.unreserve(reserved);
+        if sabotage::is(Break::GiveRoomBackTwice) {
+            self.journal.unreserve(reserved);
+        }
         if sabotage::is(Break::SkipFence) {
             return Vec::new();
         }

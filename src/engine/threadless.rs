@@ -10,6 +10,12 @@ impl Engine {
         if self.options.threads { Lead::Never } else { Lead::Always }
     }
 
+    /// Who makes frames durable that a blocked caller waits for: one who came before may have been a
+    /// future, which leaves it to the sync thread.
+    pub(super) fn caller_lead(&self) -> Lead {
+        if self.options.threads { Lead::IfFirst } else { Lead::Always }
+    }
+
     /// Blocks until a round of background work is over.
     pub(super) fn wait_round(&self, round: u64) {
         if self.options.threads {

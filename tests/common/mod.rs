@@ -111,9 +111,22 @@ pub fn announce(line: &str) {
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
-struct Bell {
+/// Wakes one thread, and remembers that it did.
+pub struct Bell {
     rung: AtomicBool,
     sleeper: Thread,
+}
+
+impl Bell {
+    /// For this thread; it has rung once, so that there is a first look.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { rung: AtomicBool::new(true), sleeper: thread::current() })
+    }
+
+    /// Whether it has rung since the last time that this was asked.
+    pub fn has_rung(&self) -> bool {
+        self.rung.swap(false, Ordering::Acquire)
+    }
 }
 
 impl Wake for Bell {
@@ -127,12 +140,12 @@ impl Wake for Bell {
 #[track_caller]
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let bell = Arc::new(Bell { rung: AtomicBool::new(true), sleeper: thread::current() });
+    let bell = Bell::new();
     let waker = Waker::from(Arc::clone(&bell));
     let mut context = Context::from_waker(&waker);
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if bell.rung.swap(false, Ordering::Acquire) {
+        if bell.has_rung() {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return output;
             }

@@ -4,7 +4,7 @@
 
 use oncedb::{
     Advance, Busy, Cause, Downtime, Durability, Error, Guard, InProgress, Maintenance, Mark, Outcome,
-    Previous, Record, Response, Retention, Settled, Stats, Ties, redb,
+    Previous, Record, Response, Retention, Settled, Stats, Ties, redb, sqlite::rusqlite,
 };
 use std::convert::Infallible;
 use std::io;
@@ -123,8 +123,12 @@ fn error(error: Error) {
             is::<Arc<io::Error>>(&source);
         }
         Error::Corrupt { path, offset, .. } => is::<(PathBuf, u64)>(&(path, offset)),
+        Error::Damaged { ledger, row, what, .. } => {
+            is::<(Box<str>, Box<str>, &'static str)>(&(ledger, row, what));
+        }
         Error::Version { found, supported, .. } => is::<(u32, u32)>(&(found, supported)),
         Error::Transaction { source, .. } => is::<Box<redb::Error>>(&source),
+        Error::Sqlite { source, .. } => is::<Box<rusqlite::Error>>(&source),
         Error::Io { path, source, .. } => is::<(PathBuf, Arc<io::Error>)>(&(path, source)),
         Error::EmptyId { .. }
         | Error::InProgress { .. }

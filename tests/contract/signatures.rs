@@ -2,15 +2,18 @@
 #![allow(dead_code, clippy::extra_unused_type_parameters, reason = "what is fixed here is that it compiles")]
 
 use oncedb::{
-    Advance, Busy, Clock, Downtime, Durability, Error, Guard, InProgress, Maintenance, ManualClock, Mark,
-    Options, Outcome, Pending, Previous, Record, Request, Response, Result, Retention, Scope, ScopeOptions,
-    Settled, Stats, Store, SystemClock, Ties, Timestamp,
+    Advance, Busy, Clock, Downtime, Durability, Error, Guard, InProgress, Ledger, LedgerRequest, Maintenance,
+    ManualClock, Mark, Options, Outcome, Pending, Previous, Record, Request, Response, Result, Retention,
+    Scope, ScopeOptions, Settled, Stats, Store, SystemClock, Ties, Timestamp, redb, sqlite, sqlite::rusqlite,
 };
 use std::cmp::Ordering;
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+/// A verdict that is never `InProgress`.
+type Final = Outcome<Record, Infallible>;
 type Many<T> = Vec<Result<T>>;
 
 /// Holds each function to exactly this type, for every kind of argument that it is to take.
@@ -172,6 +175,52 @@ fixed! {
         Timestamp::as_sequence => fn(Timestamp) -> Option<u64>;
         <Timestamp as From<SystemTime>>::from => fn(SystemTime) -> Timestamp;
         <Timestamp as PartialOrd>::partial_cmp => fn(&Timestamp, &Timestamp) -> Option<Ordering>;
+    }
+    ledger {
+        Ledger::new => fn(S) -> Ledger;
+        Ledger::window => fn(Ledger, Duration) -> Ledger;
+        Ledger::ties => fn(Ledger, Ties) -> Ledger;
+        Ledger::mark_retention => fn(Ledger, Retention) -> Ledger;
+        Ledger::max_ahead => fn(Ledger, L) -> Ledger;
+        Ledger::clock => fn(Ledger, C) -> Ledger;
+        Ledger::name => fn(&Ledger) -> &str;
+        Ledger::claim => fn(&Ledger, &redb::WriteTransaction, B) -> Result<Final>;
+        Ledger::claim_with => fn(&Ledger, &redb::WriteTransaction, B, B) -> Result<Final>;
+        Ledger::request => fn(&Ledger, B) -> LedgerRequest<'_>;
+        Ledger::contains => fn(&Ledger, &redb::ReadTransaction, B) -> Result<bool>;
+        Ledger::get => fn(&Ledger, &redb::ReadTransaction, B) -> Result<Option<Record>>;
+        Ledger::last_applied => fn(&Ledger, &redb::ReadTransaction, B) -> Result<Option<Mark>>;
+        Ledger::forget => fn(&Ledger, &redb::WriteTransaction, B) -> Result<bool>;
+        Ledger::forget_mark => fn(&Ledger, &redb::WriteTransaction, B) -> Result<bool>;
+        Ledger::expire => fn(&Ledger, &redb::WriteTransaction, usize) -> Result<usize>;
+        LedgerRequest::fingerprint => fn(LedgerRequest<'static>, B) -> LedgerRequest<'static>;
+        LedgerRequest::order => fn(LedgerRequest<'static>, B, T) -> LedgerRequest<'static>;
+        LedgerRequest::window => fn(LedgerRequest<'static>, Duration) -> LedgerRequest<'static>;
+        LedgerRequest::claim => fn(LedgerRequest<'static>, &redb::WriteTransaction) -> Result<Final>;
+        LedgerRequest::claim_with => fn(LedgerRequest<'static>, &redb::WriteTransaction, B) -> Result<Final>;
+    }
+    sqlite_ledger {
+        sqlite::Ledger::new => fn(S) -> sqlite::Ledger;
+        sqlite::Ledger::window => fn(sqlite::Ledger, Duration) -> sqlite::Ledger;
+        sqlite::Ledger::ties => fn(sqlite::Ledger, Ties) -> sqlite::Ledger;
+        sqlite::Ledger::mark_retention => fn(sqlite::Ledger, Retention) -> sqlite::Ledger;
+        sqlite::Ledger::max_ahead => fn(sqlite::Ledger, L) -> sqlite::Ledger;
+        sqlite::Ledger::clock => fn(sqlite::Ledger, C) -> sqlite::Ledger;
+        sqlite::Ledger::name => fn(&sqlite::Ledger) -> &str;
+        sqlite::Ledger::claim => fn(&sqlite::Ledger, &rusqlite::Transaction<'_>, B) -> Result<Final>;
+        sqlite::Ledger::claim_with => fn(&sqlite::Ledger, &rusqlite::Transaction<'_>, B, B) -> Result<Final>;
+        sqlite::Ledger::request => fn(&sqlite::Ledger, B) -> sqlite::LedgerRequest<'_>;
+        sqlite::Ledger::contains => fn(&sqlite::Ledger, &rusqlite::Connection, B) -> Result<bool>;
+        sqlite::Ledger::get => fn(&sqlite::Ledger, &rusqlite::Connection, B) -> Result<Option<Record>>;
+        sqlite::Ledger::last_applied => fn(&sqlite::Ledger, &rusqlite::Connection, B) -> Result<Option<Mark>>;
+        sqlite::Ledger::forget => fn(&sqlite::Ledger, &rusqlite::Transaction<'_>, B) -> Result<bool>;
+        sqlite::Ledger::forget_mark => fn(&sqlite::Ledger, &rusqlite::Transaction<'_>, B) -> Result<bool>;
+        sqlite::Ledger::expire => fn(&sqlite::Ledger, &rusqlite::Transaction<'_>, usize) -> Result<usize>;
+        sqlite::LedgerRequest::fingerprint => fn(sqlite::LedgerRequest<'static>, B) -> sqlite::LedgerRequest<'static>;
+        sqlite::LedgerRequest::order => fn(sqlite::LedgerRequest<'static>, B, T) -> sqlite::LedgerRequest<'static>;
+        sqlite::LedgerRequest::window => fn(sqlite::LedgerRequest<'static>, Duration) -> sqlite::LedgerRequest<'static>;
+        sqlite::LedgerRequest::claim => fn(sqlite::LedgerRequest<'static>, &rusqlite::Transaction<'_>) -> Result<Final>;
+        sqlite::LedgerRequest::claim_with => fn(sqlite::LedgerRequest<'static>, &rusqlite::Transaction<'_>, B) -> Result<Final>;
     }
     error {
         Error::is_invalid_input => fn(&Error) -> bool;

@@ -2,9 +2,9 @@
 #![allow(dead_code, reason = "what is fixed here is that it compiles")]
 
 use oncedb::{
-    Advance, Busy, Cause, Clock, Downtime, Durability, Error, Guard, InProgress, Maintenance, ManualClock,
-    Mark, Options, Outcome, Pending, Previous, Record, Request, Response, Retention, Scope, ScopeOptions,
-    Settled, Stats, Store, SystemClock, Ties, Timestamp,
+    Advance, Busy, Cause, Clock, Downtime, Durability, Error, Guard, InProgress, Ledger, LedgerRequest,
+    Maintenance, ManualClock, Mark, Options, Outcome, Pending, Previous, Record, Request, Response,
+    Retention, Scope, ScopeOptions, Settled, Stats, Store, SystemClock, Ties, Timestamp, sqlite,
 };
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -26,14 +26,15 @@ trait Value: Copy + Debug + Eq {}
 impl<T: Copy + Debug + Eq> Value for T {}
 
 every! { Portable:
-    Advance, Busy, Cause, Downtime, Durability, Error, Guard, InProgress, Maintenance,
-    ManualClock, Mark, Options, Outcome<Guard>, Outcome<Record>, Pending<()>,
+    Advance, Busy, Cause, Downtime, Durability, Error, Guard, InProgress, Ledger, LedgerRequest<'static>,
+    Maintenance, ManualClock, Mark, Options, Outcome<Guard>, Outcome<Record>, Pending<()>,
     Pending<Outcome<Guard>>, Previous, Record, Request, Response<'static>, Retention, Scope,
     ScopeOptions, Settled, Stats, Store, SystemClock, Ties, Timestamp,
+    sqlite::Ledger, sqlite::LedgerRequest<'static>,
 }
 every! { Clone:
     Store, Options, Stats, Maintenance, Scope, ScopeOptions, Record, InProgress, Settled, Mark,
-    Previous, ManualClock,
+    Previous, ManualClock, Ledger, sqlite::Ledger,
 }
 every! { Value:
     Durability, Downtime, Ties, Retention, Response<'static>, Busy, Timestamp, Cause,
@@ -121,6 +122,9 @@ must_be_used! {
     => made::<Guard>();
     => made::<Request>();
     => made::<Pending<()>>();
+    => made::<Outcome<Record, std::convert::Infallible>>();
+    => made::<LedgerRequest<'static>>();
+    => made::<sqlite::LedgerRequest<'static>>();
     => made::<Settled>();
     => made::<Advance>();
 
@@ -141,6 +145,22 @@ must_be_used! {
     it: ScopeOptions => it.ties(made());
     it: ScopeOptions => it.mark_retention(made());
     it: ScopeOptions => it.max_ahead(None);
+    => Ledger::new("s");
+    it: Ledger => it.window(made());
+    it: Ledger => it.ties(made());
+    it: Ledger => it.mark_retention(made());
+    it: Ledger => it.max_ahead(None);
+    it: Ledger => it.clock(SystemClock::default());
+    it: &Ledger => it.name();
+    it: &Ledger => it.request("evt_1");
+    => sqlite::Ledger::new("s");
+    it: sqlite::Ledger => it.window(made());
+    it: sqlite::Ledger => it.ties(made());
+    it: sqlite::Ledger => it.mark_retention(made());
+    it: sqlite::Ledger => it.max_ahead(None);
+    it: sqlite::Ledger => it.clock(SystemClock::default());
+    it: &sqlite::Ledger => it.name();
+    it: &sqlite::Ledger => it.request("evt_1");
     it: &Scope => it.name();
 
     it: &Outcome<Record> => it.is_new();

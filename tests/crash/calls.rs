@@ -1,13 +1,12 @@
 //! The calls of a workload: each is predicted, made, compared, and told to the oracle.
 
-use crate::common::Dice;
+use crate::common::{Dice, poll_once};
 use crate::oracle::Step;
 use crate::states::{At, Done, Entity, Key, Mark, NEVER, Released, Reply, Running, SECOND, State};
-use crate::world::{
-    ENTITIES, Got, IDS, MAX_RESPONSE, RETENTIONS, SCOPES, WINDOWS, World, entity_name, id_name,
-};
+use crate::world::{ENTITIES, Got, IDS, MAX_RESPONSE, SCOPES, WINDOWS, World, entity_name, id_name};
 use oncedb::{Advance, Busy, Cause, Durability, Error, Guard, Outcome, Request, Timestamp};
 use std::fmt::Debug;
+use std::pin::Pin;
 use std::time::Duration;
 
 /// What a claim must be told.
@@ -185,19 +184,20 @@ impl World {
             }
             Outcome::Stale(mark) => {
                 let (entity, _) = ask.order.expect("only events in order are stale");
-                let seen = self.mark_seen(entity.0, mark);
-                assert_eq!(Some(seen), self.mark(entity), "the mark that makes it stale");
+                let seen = self.mark_seen(mark);
+                assert_eq!(Some(seen), self.shown_mark(entity), "the mark that makes it stale");
                 if ask.durable {
                     self.oracle.promise_mark(entity);
                 }
             }
+            Outcome::New(_) if ask.durable => self.oracle.promise_new(key, ask.order, self.now),
             Outcome::New(_) | Outcome::InProgress(_) => {}
         }
     }
 
     fn mark_step(&self, order: Option<(Entity, u64)>) -> Option<(Entity, Option<Mark>)> {
         order.map(|(entity, number)| {
-            let expires = self.now.saturating_add(RETENTIONS[entity.0]);
+            let expires = self.now.saturating_add(self.retentions[entity.0]);
             (entity, Some(Mark { number, applied: self.now, expires }))
         })
     }
@@ -264,6 +264,68 @@ impl World {
             }
             Got::Refused | Got::Unknown => {}
         }
+    }
+
+    /// One caller forgets a key and does not wait to be told; what a second one is told of that key must
+    /// hold all the same. `false` if there was nothing to forget.
+    pub fn forget_and_go(&mut self) -> bool {
+        let Some(key) = self.any_key_that(|state| state.done().is_some()) else { return false };
+        let mut forgetting = self.scope(key.0).forget_async(id_name(key.1));
+        if poll_once(Pin::new(&mut forgetting)).is_pending() {
+            self.step(key, State::Absent);
+        }
+        drop(forgetting);
+        self.ask_again(key, None);
+        true
+    }
+
+    /// The same for a claim in one step whose caller goes away: it is taken back.
+    pub fn claim_and_go(&mut self) -> bool {
+        let Some(key) = self.any_key_that(|state| *state == State::Absent) else { return false };
+        let entity = (key.0, self.pick(ENTITIES));
+        let order = (self.pick(2) == 0 && !self.is_busy(entity)).then(|| (entity, self.fresh_number()));
+        let ask = Ask { key, print: None, order, window: WINDOWS[key.0], lease: NEVER, durable: true };
+        let before = self.mark(entity);
+        let mut claiming = self.request(&ask).claim_async();
+        let is_pending = poll_once(Pin::new(&mut claiming)).is_pending();
+        drop(claiming);
+        if !self.has_power() {
+            return true;
+        }
+        assert!(is_pending, "a claim waits for its sync");
+        let done = self.claimed(&ask, 1, Reply::None);
+        let released = Released {
+            attempt: 1,
+            cause: Cause::Aborted,
+            note: None,
+            window: ask.window,
+            sure: done.expires,
+            perhaps: done.expires,
+        };
+        let mark = order.map(|(entity, _)| (entity, before));
+        self.oracle.step(Step { key: Some((key, State::Released(released))), mark });
+        self.ask_again(key, order.map(|(entity, number)| (entity, number - 1)));
+        true
+    }
+
+    fn ask_again(&mut self, key: Key, order: Option<(Entity, u64)>) {
+        if self.has_power() {
+            self.begin_as(Ask {
+                key,
+                print: None,
+                order,
+                window: WINDOWS[key.0],
+                lease: NEVER,
+                durable: true,
+            });
+        }
+    }
+
+    fn any_key_that(&mut self, is: impl Fn(&State) -> bool) -> Option<Key> {
+        let keys: Vec<_> = crate::world::keys()
+            .filter(|key| !self.oracle.hazy.contains(key) && is(&self.state(*key)))
+            .collect();
+        (!keys.is_empty()).then(|| keys[self.pick(keys.len())])
     }
 
     fn claim_many(&mut self) {
@@ -586,7 +648,7 @@ impl World {
             }
             Got::Done(Advance::Stale(mark)) => {
                 assert!(stale, "{number} is stale for {entity:?}");
-                assert_eq!(Some(self.mark_seen(entity.0, &mark)), self.mark(entity));
+                assert_eq!(Some(self.mark_seen(&mark)), self.shown_mark(entity));
                 if self.is_durable() {
                     self.oracle.promise_mark(entity);
                 }
@@ -601,8 +663,8 @@ impl World {
         let entity = self.any_entity();
         let result = self.scope(entity.0).last_applied(entity_name(entity.1));
         if let Got::Done(mark) = self.got(result) {
-            let seen = mark.map(|mark| self.mark_seen(entity.0, &mark));
-            assert_eq!(seen, self.mark(entity), "the mark of {entity:?}");
+            let seen = mark.map(|mark| self.mark_seen(&mark));
+            assert_eq!(seen, self.shown_mark(entity), "the mark of {entity:?}");
             if seen.is_some() && self.is_durable() {
                 self.oracle.promise_mark(entity);
             }
@@ -630,7 +692,7 @@ impl World {
         }
     }
 
-    fn sync(&mut self) {
+    pub fn sync(&mut self) {
         let result = self.store().sync();
         if let Got::Done(()) = self.got(result) {
             self.oracle.promise_all();

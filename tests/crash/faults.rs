@@ -23,6 +23,11 @@ pub fn kind_of_call_fails(seed: u64, call: Call, number: u64) -> Option<Tally> {
     with_fault(seed, FaultKind::Io, Fault::new(FaultKind::Io).on(call).after(number).lasting())
 }
 
+/// One sync that fails, whichever file it is of, and none after it.
+pub fn sync_fails(seed: u64, number: u64) -> Option<Tally> {
+    with_fault(seed, FaultKind::Io, Fault::new(FaultKind::Io).on(Call::Sync).after(number))
+}
+
 fn with_fault(seed: u64, kind: FaultKind, fault: Fault) -> Option<Tally> {
     let mut world = World::new(seed, setup(seed, false));
     // Short and interrupted calls are nothing that anybody notices.

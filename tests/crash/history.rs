@@ -1,7 +1,7 @@
 //! One history: a store that is used, loses power, recovers and is used again, several times.
 
 use crate::calls::one_in;
-use crate::world::{IDS, Setup, World};
+use crate::world::{IDS, LOWER_RETENTIONS, RETENTIONS, SCOPES, Setup, World};
 use oncedb::Durability;
 use oncedb::simulation::{Call, Fault, FaultKind};
 use std::fmt;
@@ -62,6 +62,10 @@ pub fn setup(seed: u64, threads: bool) -> Setup {
 pub fn random(seed: u64, threads: bool) -> Tally {
     let mut world = World::new(seed, setup(seed, threads));
     for _ in 0..2 + world.dice.below(4) {
+        for scope in 0..SCOPES {
+            let lowered = one_in(&mut world.dice, 3);
+            world.retentions[scope] = if lowered { LOWER_RETENTIONS } else { RETENTIONS }[scope];
+        }
         open(&mut world);
         let again = one_in(&mut world.dice, 3);
         world.check_recovered(again);
@@ -153,6 +157,29 @@ pub fn torn_tail(seed: u64) -> Tally {
         } else {
             world.forget_store();
         }
+    }
+    finish(&mut world);
+    Tally::of(&world)
+}
+
+/// Two callers: one of them frees a key and does not wait to be told, the other one asks for that key at
+/// once; then the power goes.
+pub fn two_callers(seed: u64) -> Tally {
+    let mut world = World::new(seed, Setup { durability: Durability::Sync, threads: false });
+    for _ in 0..3 {
+        open(&mut world);
+        world.check_recovered(false);
+        use_store(&mut world, 20);
+        for _ in 0..4 {
+            // Nobody waits for a frame before these, and there is room: a future would wait for that.
+            world.sync();
+            world.store().tick();
+            let asked = if one_in(&mut world.dice, 2) { world.forget_and_go() } else { world.claim_and_go() };
+            if asked && one_in(&mut world.dice, 2) {
+                break;
+            }
+        }
+        world.cut_power();
     }
     finish(&mut world);
     Tally::of(&world)

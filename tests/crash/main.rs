@@ -15,6 +15,8 @@ mod faults;
 mod history;
 mod linear;
 mod oracle;
+mod overtaken;
+mod room;
 mod states;
 mod world;
 
@@ -89,6 +91,28 @@ fn one_kind_of_call_that_fails_from_every_call_on() {
         let name = format!("every {call:?} fails from one on");
         at_every_call(&name, |number| faults::kind_of_call_fails(seed_of(seed, 9), call, number));
     }
+}
+
+#[test]
+fn a_failure_of_every_sync_alone() {
+    let seed = seed();
+    at_every_call("one sync fails", |number| faults::sync_fails(seed_of(seed, 11), number));
+}
+
+#[test]
+fn what_one_caller_freed_is_durable_before_another_one_is_told() {
+    let seed = seed();
+    campaign::run("two callers", for_seconds(seconds() / 20), |number| {
+        history::two_callers(seed_of(seed, number))
+    });
+}
+
+#[test]
+fn room_for_a_completion_is_kept_until_it_is_used() {
+    let seed = seed();
+    campaign::run("promised room", for_seconds(seconds() / 20), |number| {
+        room::promised_room(seed_of(seed, number))
+    });
 }
 
 #[test]

@@ -25,7 +25,8 @@ pub struct Known {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub done: BTreeMap<Key, Option<Done>>,
-    pub marks: BTreeMap<Entity, Option<Mark>>,
+    /// The number of each and when it was applied.
+    pub marks: BTreeMap<Entity, Option<(u64, At)>>,
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +72,19 @@ impl Known {
         let done = |(key, done): (&Key, &Option<Done>)| {
             hazy.contains(key) || self.key(*key, now).done() == done.as_ref()
         };
-        seen.done.iter().all(done) && seen.marks.iter().all(|(entity, mark)| self.mark(*entity, now) == *mark)
+        let mark = |(entity, mark): (&Entity, &Option<(u64, At)>)| self.shown_mark(*entity, now) == *mark;
+        seen.done.iter().all(done) && seen.marks.iter().all(mark)
+    }
+
+    pub fn shown_mark(&self, entity: Entity, now: At) -> Option<(u64, At)> {
+        self.mark(entity, now).as_ref().map(Mark::shown)
+    }
+
+    /// Whether a claim would be told that it is done, or stale.
+    fn denies(&self, key: Key, order: Option<(Entity, u64)>, now: At) -> bool {
+        let is_stale =
+            |(entity, number)| self.mark(entity, now).is_some_and(|mark: Mark| number < mark.number);
+        self.key(key, now).done().is_some() || order.is_some_and(is_stale)
     }
 }
 
@@ -104,6 +117,19 @@ impl Oracle {
 
     pub fn promise_mark(&mut self, entity: Entity) {
         self.promise_last(|step| step.mark.as_ref().is_some_and(|(other, _)| *other == entity));
+    }
+
+    /// Somebody was told that a key is new: whatever a crash leaves must say the same.
+    pub fn promise_new(&mut self, key: Key, order: Option<(Entity, u64)>, now: At) {
+        let mut known = self.base.clone();
+        let mut denied = None;
+        for (index, step) in self.steps.iter().enumerate() {
+            if index >= self.promised && known.denies(key, order, now) {
+                denied = Some(index);
+            }
+            known.take(step);
+        }
+        self.promise_up_to(denied.map_or(0, |step| step + 1));
     }
 
     fn promise_last(&mut self, wanted: impl Fn(&Step) -> bool) {
@@ -176,7 +202,7 @@ impl Oracle {
                 }
             }
             for (entity, mark) in &seen.marks {
-                let expected = known.mark(*entity, now);
+                let expected = known.shown_mark(*entity, now);
                 if expected != *mark {
                     lines.push(format!("mark {entity:?} is {mark:?}, expected {expected:?}"));
                 }

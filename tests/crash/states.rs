@@ -72,6 +72,13 @@ pub struct Mark {
     pub expires: At,
 }
 
+impl Mark {
+    /// What the store shows of it: not until when it is kept.
+    pub fn shown(&self) -> (u64, At) {
+        (self.number, self.applied)
+    }
+}
+
 impl State {
     /// The same, some time later.
     pub fn at(self, now: At) -> Self {

@@ -20,6 +20,9 @@ pub const MAX_RESPONSE: usize = 3000;
 pub const WINDOWS: [At; SCOPES] = [100 * SECOND, 2000 * SECOND];
 pub const RETENTIONS: [At; SCOPES] = [150 * SECOND, NEVER];
 
+/// What they may be lowered to at an open.
+pub const LOWER_RETENTIONS: [At; SCOPES] = [40 * SECOND, 60 * SECOND];
+
 /// How a store is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
@@ -32,6 +35,8 @@ pub struct World {
     pub dice: Dice,
     pub oracle: Oracle,
     pub setup: Setup,
+    /// How long marks are kept, by scope; a session may have another retention than the one before.
+    pub retentions: [At; SCOPES],
     pub now: At,
     /// One in so many of the keys that are not done is begun after a recovery, to see what was before;
     /// 0 for none but those in doubt.
@@ -76,6 +81,7 @@ impl World {
             dice: Dice::new(seed),
             oracle: Oracle::default(),
             setup,
+            retentions: RETENTIONS,
             now: 0,
             probes: 8,
             lenient: false,
@@ -122,7 +128,9 @@ impl World {
     pub fn open_damaged(&mut self) -> oncedb::Result<()> {
         let boot = self.disk.crashes();
         let store = self.options().open(DIR)?;
-        let scopes = (0..SCOPES).map(|scope| open_scope(&store, scope)).collect::<Result<_, _>>()?;
+        let scopes = (0..SCOPES)
+            .map(|scope| open_scope(&store, scope, self.retentions[scope]))
+            .collect::<Result<_, _>>()?;
         self.open = Some(Open { store, scopes, guards: BTreeMap::new(), fenced: Vec::new(), boot });
         self.poisoned = false;
         Ok(())
@@ -223,20 +231,16 @@ impl World {
             }
             for entity in 0..ENTITIES {
                 let mark = scope.last_applied(entity_name(entity))?;
-                seen.marks.insert((number, entity), mark.map(|mark| self.mark_seen(number, &mark)));
+                seen.marks.insert((number, entity), mark.map(|mark| self.mark_seen(&mark)));
             }
         }
         Ok(seen)
     }
 
-    pub fn mark_seen(&self, scope: usize, mark: &oncedb::Mark) -> Mark {
+    pub fn mark_seen(&self, mark: &oncedb::Mark) -> (u64, At) {
         let applied = mark.applied_at().duration_since(self.epoch).expect("not before the beginning");
         let applied = At::try_from(applied.as_nanos()).expect("in range");
-        Mark {
-            number: mark.timestamp().as_sequence().expect("a sequence number"),
-            applied,
-            expires: applied.saturating_add(RETENTIONS[scope]),
-        }
+        (mark.timestamp().as_sequence().expect("a sequence number"), applied)
     }
 
     pub fn done_seen(&self, record: &oncedb::Record) -> Done {
@@ -378,13 +382,17 @@ impl World {
         self.oracle.tip().mark(entity, self.now)
     }
 
+    pub fn shown_mark(&self, entity: Entity) -> Option<(u64, At)> {
+        self.oracle.tip().shown_mark(entity, self.now)
+    }
+
     pub fn is_durable(&self) -> bool {
         self.setup.durability == Durability::Sync
     }
 }
 
-fn open_scope(store: &Store, number: usize) -> oncedb::Result<Scope> {
-    let retention = match RETENTIONS[number] {
+fn open_scope(store: &Store, number: usize, retention: At) -> oncedb::Result<Scope> {
+    let retention = match retention {
         NEVER => Retention::Forever,
         nanos => Retention::For(Duration::from_nanos(nanos)),
     };

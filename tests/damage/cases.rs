@@ -1,7 +1,9 @@
 //! Ways to damage a store's files: all of them, or a choice of them.
 
 use super::common::Dice;
+use super::panics;
 use super::sample::{Image, frames};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 /// Changes that one byte goes through.
@@ -44,6 +46,29 @@ impl Damage {
             }
         }
     }
+}
+
+/// Has `check` look at each kind of damage that is chosen; it says whether the store noticed.
+pub fn check_each(
+    image: &Image,
+    closed: bool,
+    choose: impl Fn(&Image, &mut Dice) -> Vec<Damage>,
+    check: impl Fn(&Damage) -> bool,
+) {
+    panics::watch();
+    let seed = seed();
+    let mut damages = choose(image, &mut Dice::new(seed));
+    damages.retain(|damage| !is_beyond_promise(image, damage));
+    let (mut noticed, all) = (0, damages.len());
+    for damage in damages {
+        let checked = catch_unwind(AssertUnwindSafe(|| check(&damage)));
+        let failed = checked.is_err();
+        assert!(!failed, "after {damage:?} (ONCEDB_SEED={seed}, closed: {closed})");
+        noticed += usize::from(checked.unwrap_or_default());
+    }
+    panics::assert_none();
+    eprintln!("{noticed} of {all} were noticed");
+    assert!(noticed > all / 8, "only {noticed} of {all} were noticed");
 }
 
 /// Whether damage leaves nothing that promises what it destroys: only the last frames of the log are

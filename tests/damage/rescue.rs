@@ -1,7 +1,7 @@
 //! Whatever is damaged, salvaging opens the store, keeps what is sound, and names the time in which
 //! claims may be missing.
 
-use super::cases::{Damage, cuts, exchanges, flips, is_beyond_promise, losses, seed};
+use super::cases::{Damage, check_each, cuts, exchanges, flips, is_beyond_promise, losses, seed};
 use super::common::{Dice, SECOND, new};
 use super::panics;
 use super::sample::{DIR, Image, Question, Recorded, SCOPES, answers, ask, questions, recorded, sample};
@@ -121,22 +121,9 @@ fn check_copies(disk: &MemoryDisk, damaged: &Image, missing: &[Missing]) {
 }
 
 fn check_all(closed: bool, choose: impl Fn(&Image, &mut Dice) -> Vec<Damage>) {
-    panics::watch();
-    let seed = seed();
     let image = sample(closed);
     let truth = Truth::of(&image);
-    let mut damages = choose(&image, &mut Dice::new(seed));
-    damages.retain(|damage| !is_beyond_promise(&image, damage));
-    let (mut noticed, all) = (0, damages.len());
-    for damage in damages {
-        let checked = catch_unwind(AssertUnwindSafe(|| check(&image, &damage, &truth)));
-        let failed = checked.is_err();
-        assert!(!failed, "after {damage:?} (ONCEDB_SEED={seed}, closed: {closed})");
-        noticed += usize::from(checked.unwrap_or_default());
-    }
-    panics::assert_none();
-    eprintln!("{noticed} of {all} were noticed");
-    assert!(noticed > all / 8, "only {noticed} of {all} were noticed");
+    check_each(&image, closed, choose, |damage| check(&image, damage, &truth));
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub enum Word {
     Fenced {
         attempt: u32,
     },
-    /// Another event of its entity was granted when the lease of this one had lapsed.
+    /// It was overtaken as intended.
     Overtaken,
 }
 
@@ -80,6 +80,8 @@ pub enum Intent {
     },
     Abort,
     Forget,
+    /// Another event of its entity is to be granted once the lease of this one has lapsed.
+    Overtake,
     /// A claim whose future is dropped: done, taken back, or never made.
     Drop,
 }

@@ -68,7 +68,9 @@ impl Solo {
                 State::Done { attempt: held, .. } | State::Free { attempt: held, .. } => held > attempt,
                 State::Absent => false,
             },
-            (Word::Overtaken, _) => matches!(last, State::Held { lease: Lease::Asked, .. }),
+            (Word::Overtaken, Some((Intent::Overtake, ..))) => {
+                matches!(last, State::Held { lease: Lease::Asked, .. })
+            }
             _ => false,
         };
         if !agrees {

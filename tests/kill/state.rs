@@ -11,7 +11,7 @@ const TOLERANCE: Micros = 100_000;
 pub enum Lease {
     None,
     Asked,
-    /// Its entity went to another event.
+    /// Its entity went to another event. A flush that saw it has ended it; without one it is an orphan.
     Overtaken,
 }
 
@@ -78,8 +78,7 @@ impl State {
                         next.push(first);
                     }
                 }
-                // The process may have died after another event overtook this one and before it said so.
-                if lease != Lease::None {
+                if lease == Lease::Overtaken || (lease == Lease::Asked && !is_dead) {
                     next.push(after(Why::LeaseExpired));
                 }
                 next
@@ -175,8 +174,11 @@ impl State {
             (Intent::Abort, &Self::Held { attempt, note, .. }) => {
                 vec![Self::Free { attempt, why: Why::Aborted, note, since }]
             }
+            (Intent::Overtake, &Self::Held { attempt, note, process, since, .. }) => {
+                vec![Self::Held { attempt, note, lease: Lease::Overtaken, process, since }]
+            }
             (Intent::Forget, _) => vec![Self::Absent],
-            (Intent::Settle { .. } | Intent::Note { .. } | Intent::Abort, _) => Vec::new(),
+            (Intent::Settle { .. } | Intent::Note { .. } | Intent::Abort | Intent::Overtake, _) => Vec::new(),
         }
     }
 }

@@ -68,6 +68,14 @@ impl Content {
         self.dirty.push(Change::Len(len));
     }
 
+    /// As a creation over it does.
+    pub(super) fn empty(&mut self) {
+        if self.len() > 0 {
+            self.set_len(0);
+        }
+        self.broken.clear();
+    }
+
     pub(super) fn sync(&mut self) {
         for change in self.dirty.drain(..) {
             match change {

@@ -277,9 +277,10 @@ impl Disk for MemoryDisk {
             if state.free() == 0 {
                 return Err(FaultKind::NoSpace.error());
             }
-            let content = Shared::default();
+            // Over another one it is the same file, emptied: whoever has that open sees it, too.
+            let content = Arc::clone(state.names.entry(path.to_path_buf()).or_default());
+            content.lock().empty();
             file = Some(self.open_file(state, &content));
-            state.names.insert(path.to_path_buf(), content);
             Ok(())
         })?;
         file.ok_or_else(|| not_found(path))

@@ -145,6 +145,20 @@ fn damage(files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
+/// What was damaged is told by the last salvage, or stands in the report of one before it.
+fn assert_told(disk: &MemoryDisk, missing: &[Missing], expected: &[Missing]) {
+    let is_report =
+        |path: &Path| path.starts_with("store/damaged") && path.to_string_lossy().contains("report");
+    let paths = disk.files().into_iter().map(|(path, _)| path).filter(|path| is_report(path));
+    let reports: String =
+        paths.map(|path| String::from_utf8(disk.contents(path).unwrap()).unwrap()).collect();
+    for loss in expected {
+        let told = missing.iter().any(|told| told.path == loss.path)
+            || reports.contains(&*loss.path.to_string_lossy());
+        assert!(told, "nobody tells of {loss:?} beside {missing:?}: {reports}");
+    }
+}
+
 #[test]
 fn a_salvage_cut_short_anywhere_can_be_done_again() {
     // Whatever of it has been done, what is sound is there in the end, and no more is lost.
@@ -170,6 +184,7 @@ fn a_salvage_cut_short_anywhere_can_be_done_again() {
             let whole = cut.salvage(DIR).is_ok() && changes_left.load(Ordering::Relaxed) < 1 << 40;
             disk.crash();
             let salvaged = options(&clock).disk(&disk).salvage(DIR).unwrap();
+            assert_told(&disk, &salvaged.missing, &expected);
             let scope = salvaged.store.scope("s").unwrap();
             for (id, &at) in &keys {
                 let there = scope.contains(id).unwrap();

@@ -1,15 +1,14 @@
 //! Claims in progress: noted, completed, refused, given up, or held until the kill.
 
 use super::{Worker, say_begun, say_did, say_dropped, trying};
-use crate::common::{block_on, poll_once};
+use crate::common::{Bell, block_on, poll_once};
 use crate::facts::Intent;
 use crate::words;
 use oncedb::{Durability, Guard, Pending};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker};
+use std::thread;
 
 /// So many guards are held at most, so that they do not fill the memory limit.
 const HELD: usize = 60;
@@ -122,26 +121,14 @@ impl Worker {
     }
 }
 
-struct Bell {
-    rung: AtomicBool,
-    sleeper: Thread,
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.rung.store(true, Ordering::Release);
-        self.sleeper.unpark();
-    }
-}
-
 /// A small executor: polls all that are pending when any has woken it.
 fn run_all<T>(futures: Vec<Pending<T>>) -> Vec<oncedb::Result<T>> {
-    let bell = Arc::new(Bell { rung: AtomicBool::new(true), sleeper: thread::current() });
+    let bell = Bell::new();
     let waker = Waker::from(Arc::clone(&bell));
     let mut context = Context::from_waker(&waker);
     let mut pending: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     while pending.iter().any(|(_, output)| output.is_none()) {
-        while !bell.rung.swap(false, Ordering::Acquire) {
+        while !bell.has_rung() {
             thread::park();
         }
         for (future, output) in pending.iter_mut().filter(|(_, output)| output.is_none()) {

@@ -55,7 +55,10 @@ impl Worker {
         } else {
             self.be_fenced(id, old);
             self.held.push((id.to_owned(), new));
-            self.held.truncate(40);
+            if self.held.len() > 40 {
+                let (id, oldest) = self.held.remove(0);
+                self.settle(&id, oldest);
+            }
         }
     }
 
@@ -65,8 +68,9 @@ impl Worker {
         let mark = self.scope.last_applied(&entity).unwrap();
         let number = mark.and_then(|mark| mark.timestamp().as_sequence()).unwrap_or(10) + 1;
         let next = format!("{id}-next");
+        let asked = trying(id, Intent::Overtake);
         let new = self.begin_leased(&next, Some((&entity, number)));
-        said(id, now(), Word::Overtaken);
+        said(id, asked, Word::Overtaken);
         if self.coin() {
             self.be_fenced(id, old);
             apply(&next, new, &entity, number);
