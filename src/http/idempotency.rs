@@ -43,7 +43,7 @@ use crate::scope::Scope;
 ///   ASCII characters. Quoted and bare are one key.
 /// - **Which request is the same.** SHA-256 over method, path, query and body: [`Fingerprint::of_request`], which
 ///   says what to do inside of a router's nest. The body is buffered for it, up to [`request_limit`](Self::request_limit).
-/// - **Which replies are kept.** 2xx and 4xx but for those that ask to be tried again (401, 407, 408, 421, 425, 429):
+/// - **Which replies are kept.** 2xx and 4xx but for those that ask to be tried again (408, 425, 429):
 ///   [`Rule::final_answers`]. Every other one, a panic, a time-out and a client that hangs up free the key. A 4xx is kept as a refusal:
 ///   [`Record::is_refusal`](crate::Record::is_refusal).
 /// - **What is kept.** All headers but cookies, credentials, those marked as sensitive, those about the

@@ -57,8 +57,9 @@ impl Rule {
         Self::new(|reply| reply.status.is_success() && reply.grpc_status().unwrap_or(0) == 0)
     }
 
-    /// Completes on 2xx and on 4xx but for those that ask to be tried again: 408, 421, 425 and 429, and 401
-    /// and 407, with other credentials. Of gRPC errors those complete that another try would not cure:
+    /// Completes on 2xx and on 4xx but for those that ask to be tried again: 408, 425 and 429. So a 401 of
+    /// the inner service is kept as well: put authentication outside of the layer, or use a rule of your own.
+    /// Of gRPC errors those complete that another try would not cure:
     /// `INVALID_ARGUMENT`, `NOT_FOUND`, `ALREADY_EXISTS`, `PERMISSION_DENIED`, `FAILED_PRECONDITION`,
     /// `OUT_OF_RANGE`, `UNIMPLEMENTED`. The default of [`IdempotencyLayer`](super::IdempotencyLayer).
     #[must_use]
@@ -67,8 +68,7 @@ impl Rule {
             Some(status) => reply.status.is_success() && matches!(status, 0 | 3 | 5 | 6 | 7 | 9 | 11 | 12),
             None => {
                 reply.status.is_success()
-                    || (reply.status.is_client_error()
-                        && !matches!(reply.status.as_u16(), 401 | 407 | 408 | 421 | 425 | 429))
+                    || (reply.status.is_client_error() && !matches!(reply.status.as_u16(), 408 | 425 | 429))
             }
         })
     }
@@ -107,10 +107,8 @@ mod tests {
     fn final_answers_are_2xx_and_4xx_but_for_those_that_ask_to_be_tried_again() {
         let completing: Vec<u16> =
             (100..600).filter(|&status| completes(&Rule::final_answers(), status, None)).collect();
-        let expected: Vec<u16> = (200..300)
-            .chain(400..500)
-            .filter(|status| ![401, 407, 408, 421, 425, 429].contains(status))
-            .collect();
+        let expected: Vec<u16> =
+            (200..300).chain(400..500).filter(|status| ![408, 425, 429].contains(status)).collect();
         assert_eq!(completing, expected);
     }
 
