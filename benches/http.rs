@@ -2,7 +2,8 @@
 //!
 //! `cargo bench --bench http` prints the processor time of a request, client and server together, and what is
 //! more of it than for the bare service. The client sends the same bytes in every row. The rows take turns, and
-//! each is the lower quartile of its rounds: what it takes where nothing else disturbs it.
+//! each is the lower quartile of its rounds: what it takes where nothing else disturbs it. A second table has the
+//! same services called with no network in between: what the layer and the store take of the processor.
 
 mod common;
 
@@ -13,12 +14,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
 use axum::routing::post;
 use oncedb::http::{IdempotencyLayer, Place, WebhookLayer};
 use oncedb::{Options, Scope, Store};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tower_service::Service;
 
 use common::{Fixture, is_measuring, relaxed, scaled};
 
@@ -35,6 +39,7 @@ async fn handler(body: String) -> String {
 /// What is measured.
 struct Row {
     name: &'static str,
+    routes: Router,
     address: SocketAddr,
     /// Whether every request has an id of its own; else one id was seen before.
     fresh: bool,
@@ -60,8 +65,9 @@ fn row(
     routes: impl FnOnce(Scope) -> Router,
 ) -> Row {
     let fixture = Fixture::new(options);
-    let address = serve(runtime, routes(fixture.scope.clone()));
-    Row { name, address, fresh, _fixture: Some(fixture) }
+    let routes = routes(fixture.scope.clone());
+    let address = serve(runtime, routes.clone());
+    Row { name, routes, address, fresh, _fixture: Some(fixture) }
 }
 
 /// What a handler does that claims and completes by itself.
@@ -99,15 +105,38 @@ fn unkeyed(scope: Scope) -> Router {
     bare().layer(IdempotencyLayer::new(scope, |_| Some("acct_1032D82eZvKYlo2C")).header(other))
 }
 
+/// A number that no request has had, or one that one has had.
+fn number(fresh: bool) -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    if fresh { NEXT.fetch_add(1, Ordering::Relaxed) } else { 0 }
+}
+
+/// Calls the service with no network in between, one request after the other.
+async fn call(routes: &Router, requests: usize, fresh: bool) {
+    let mut routes = routes.clone();
+    for _ in 0..requests {
+        let number = number(fresh);
+        let request = Request::post("/hook")
+            .header("host", "h")
+            .header("webhook-id", format!("msg_{number:024}"))
+            .header("idempotency-key", format!("key_{number:024}"))
+            .header("content-type", "application/json")
+            .body(Body::from(BODY))
+            .expect("a request");
+        let response = routes.call(request).await.expect("it is infallible");
+        assert_eq!(response.status(), 200);
+        axum::body::to_bytes(response.into_body(), usize::MAX).await.expect("the body comes");
+    }
+}
+
 /// Sends requests on one connection, each after the reply to the one before.
 fn send(to: SocketAddr, requests: usize, fresh: bool) {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut stream = TcpStream::connect(to).expect("the server listens");
     stream.set_nodelay(true).expect("an option of the socket");
     let mut replies = BufReader::new(stream.try_clone().expect("a second handle"));
     let (mut line, mut body) = (String::new(), Vec::new());
     for _ in 0..requests {
-        let number = if fresh { NEXT.fetch_add(1, Ordering::Relaxed) } else { 0 };
+        let number = number(fresh);
         let request = format!(
             "POST /hook HTTP/1.1\r\nhost: h\r\nwebhook-id: msg_{number:024}\r\nidempotency-key: key_{number:024}\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{BODY}",
@@ -142,15 +171,11 @@ fn processor_time() -> Duration {
 }
 
 /// Processor and real time of a request, in microseconds.
-fn measure(row: &Row, requests: usize) -> (f64, f64) {
+fn measure(requests: usize, work: impl FnOnce()) -> (f64, f64) {
     let (used, began) = (processor_time(), Instant::now());
-    thread::scope(|scope| {
-        for _ in 0..CONNECTIONS {
-            scope.spawn(|| send(row.address, requests / CONNECTIONS, row.fresh));
-        }
-    });
+    work();
     #[allow(clippy::cast_precision_loss, reason = "a count of requests")]
-    let each = |time: Duration| time.as_secs_f64() * 1e6 / (requests / CONNECTIONS * CONNECTIONS) as f64;
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / requests as f64;
     (each(processor_time().saturating_sub(used)), each(began.elapsed()))
 }
 
@@ -159,10 +184,39 @@ fn quartile(mut values: Vec<f64>) -> f64 {
     values[values.len() / 4]
 }
 
+/// Measures every row in turn, and prints a line for each.
+fn table(title: &str, rows: &[Row], mut measured: impl FnMut(&Row) -> (f64, f64)) {
+    let mut times: Vec<Vec<(f64, f64)>> = rows.iter().map(|_| Vec::new()).collect();
+    for round in 0..if is_measuring() { ROUNDS + 1 } else { 1 } {
+        for (row, times) in rows.iter().zip(&mut times) {
+            let measured = measured(row);
+            // The first round warms up, where there are others.
+            if round > 0 || !is_measuring() {
+                times.push(measured);
+            }
+        }
+    }
+    println!("| {title} | processor time a request | more than bare | ratio | real time a request |");
+    println!("|---|---|---|---|---|");
+    let mut least = None;
+    for (row, times) in rows.iter().zip(&times) {
+        let used = quartile(times.iter().map(|times| times.0).collect());
+        let real = quartile(times.iter().map(|times| times.1).collect());
+        let without = *least.get_or_insert(used);
+        println!(
+            "| {} | {used:.1} us | {:+.1} us | {:.2} | {real:.1} us |",
+            row.name,
+            used - without,
+            used / without
+        );
+    }
+}
+
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
-    let bare = Row { name: "bare service", address: serve(&runtime, bare()), fresh: true, _fixture: None };
+    let address = serve(&runtime, bare());
+    let bare = Row { name: "bare service", routes: bare(), address, fresh: true, _fixture: None };
     let rows = [
         bare,
         row(&runtime, "claimed by hand, Interval(100 ms)", true, relaxed(), by_hand),
@@ -182,28 +236,21 @@ fn main() {
         row(&runtime, "no key", true, relaxed(), unkeyed),
     ];
     let requests = scaled(4_000);
-    let mut measured: Vec<Vec<(f64, f64)>> = rows.iter().map(|_| Vec::new()).collect();
-    for round in 0..if is_measuring() { ROUNDS + 1 } else { 1 } {
-        for (row, measured) in rows.iter().zip(&mut measured) {
-            let times = measure(row, requests);
-            // The first round warms up, where there are others.
-            if round > 0 || !is_measuring() {
-                measured.push(times);
-            }
-        }
-    }
-    println!("| service | processor time a request | more than bare | ratio | real time a request |");
-    println!("|---|---|---|---|---|");
-    let mut least = None;
-    for (row, measured) in rows.iter().zip(&measured) {
-        let used = quartile(measured.iter().map(|times| times.0).collect());
-        let real = quartile(measured.iter().map(|times| times.1).collect());
-        let without = *least.get_or_insert(used);
-        println!(
-            "| {} | {used:.1} us | {:+.1} us | {:.2} | {real:.1} us |",
-            row.name,
-            used - without,
-            used / without
-        );
-    }
+    // One after the other, synced requests would measure the disk.
+    let (synced, unsynced): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.name.ends_with("Sync"));
+    table("called directly", &unsynced, |row| {
+        measure(requests, || runtime.block_on(call(&row.routes, requests, row.fresh)))
+    });
+    println!();
+    let each = requests / CONNECTIONS;
+    let rows: Vec<_> = unsynced.into_iter().chain(synced).collect();
+    table("over loopback", &rows, |row| {
+        measure(each * CONNECTIONS, || {
+            thread::scope(|scope| {
+                for _ in 0..CONNECTIONS {
+                    scope.spawn(|| send(row.address, each, row.fresh));
+                }
+            });
+        })
+    });
 }

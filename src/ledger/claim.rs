@@ -92,11 +92,7 @@ impl Terms {
         (old_id, old_mark): (Option<Time>, Option<Time>),
     ) -> Result<Record> {
         let expires_at = now.after(wish.window.unwrap_or(self.window));
-        let reply = match wish.response {
-            None => Reply::None,
-            Some(bytes) if bytes.len() <= MAX_RESPONSE => Reply::Inline(bytes),
-            Some(bytes) => Reply::Omitted { len: bytes.len() as u64 },
-        };
+        let reply = wish.response.map_or(Reply::None, reply_of);
         let body = Body::Done(Done {
             claimed_at: now,
             completed_at: now,
@@ -163,6 +159,27 @@ impl Terms {
         let Some(value) = rows.row(Kind::Mark, entity)? else { return Ok(None) };
         let stored = self.seal.open(Kind::Mark, entity, &value)?;
         Ok(live_mark(&stored, now).map(|_| shown_mark(entity, stored)))
+    }
+
+    /// Puts a response in place of the one that an id has; whether there is such an id.
+    pub(crate) fn respond<R: RowsMut>(
+        &self,
+        id: &[u8],
+        response: &[u8],
+        open: impl FnOnce() -> Result<Option<R>>,
+    ) -> Result<bool> {
+        self.check_name(id)?;
+        let Some(mut rows) = open()? else { return Ok(false) };
+        let now = self.moment(&rows)?.now;
+        let Some(value) = rows.row(Kind::Id, id)? else { return Ok(false) };
+        let stored = self.seal.open(Kind::Id, id, &value)?;
+        let IdView::Done(done, _) = id_view(Some(stored), now) else { return Ok(false) };
+        let expires_at = done.expires_at;
+        let body = Body::Done(Done { reply: reply_of(response), ..done });
+        let value = self.seal.record(Kind::Id, id, expires_at, body);
+        let replaced = Some(expires_at);
+        rows.put(&[NewRow { kind: Kind::Id, name: id, value: &value, expires_at, replaced }])?;
+        Ok(true)
     }
 
     /// A forgotten id leaves a row for the rest of its window, which tells it from an expired one.
@@ -258,6 +275,14 @@ impl Terms {
             return Ok(());
         }
         rows.set_head(&self.seal.head(moment.now))
+    }
+}
+
+fn reply_of(response: &[u8]) -> Reply<'_> {
+    if response.len() <= MAX_RESPONSE {
+        Reply::Inline(response)
+    } else {
+        Reply::Omitted { len: response.len() as u64 }
     }
 }
 

@@ -137,6 +137,38 @@ impl Ledger {
         self.terms.last_applied(entity.as_ref(), || tables::readable(tx, &self.terms.seal))
     }
 
+    /// Stores the response of an id that this transaction has claimed, for a reply that is known only once
+    /// the work is done: whether the id is there. It takes the place of a response that the id has;
+    /// fingerprint, times and marks stay.
+    ///
+    /// ```
+    /// # use oncedb::redb::{Database, backends::InMemoryBackend};
+    /// use oncedb::Ledger;
+    ///
+    /// # let db = Database::builder().create_with_backend(InMemoryBackend::new())?;
+    /// # let work = || "paid";
+    /// let ledger = Ledger::new("stripe");
+    /// let tx = db.begin_write()?;
+    /// if ledger.claim(&tx, "evt_1")?.is_new() {
+    ///     let reply = work();
+    ///     assert!(ledger.respond(&tx, "evt_1", reply)?);
+    /// }
+    /// tx.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`claim`](Self::claim).
+    pub fn respond(
+        &self,
+        tx: &WriteTransaction,
+        id: impl AsRef<[u8]>,
+        response: impl AsRef<[u8]>,
+    ) -> Result<bool> {
+        self.terms.respond(id.as_ref(), response.as_ref(), || tables::existing(tx, &self.terms.seal))
+    }
+
     /// Forgets an id, so that its event is processed again: whether there was one. Marks stay; the event
     /// that set one may pass it again.
     ///

@@ -134,6 +134,23 @@ impl Ledger {
         self.terms.last_applied(entity.as_ref(), || tables::readable(db, &self.sql, &self.terms.seal))
     }
 
+    /// Stores the response of an id that this transaction has claimed, for a reply that is known only once
+    /// the work is done: whether the id is there. It takes the place of a response that the id has;
+    /// fingerprint, times and marks stay.
+    ///
+    /// # Errors
+    ///
+    /// As [`claim`](Self::claim).
+    pub fn respond(
+        &self,
+        tx: &Transaction<'_>,
+        id: impl AsRef<[u8]>,
+        response: impl AsRef<[u8]>,
+    ) -> Result<bool> {
+        self.terms
+            .respond(id.as_ref(), response.as_ref(), || tables::existing(tx, &self.sql, &self.terms.seal))
+    }
+
     /// Forgets an id, so that its event is processed again: whether there was one. Marks stay; the event
     /// that set one may pass it again.
     ///

@@ -3,7 +3,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod http;
 mod ledger;
+mod life;
 mod redb;
 mod scope;
 mod sqlite;
@@ -37,4 +39,14 @@ fn ledger_in_redb() {
 #[test]
 fn ledger_in_sqlite() {
     holds::<sqlite::InSqlite>("a ledger in SQLite", 22);
+}
+
+#[test]
+fn webhooks_over_http() {
+    holds::<http::Served<http::Webhooks>>("webhooks over HTTP", 5);
+}
+
+#[test]
+fn idempotency_keys_over_http() {
+    holds::<http::Served<http::Keys>>("Idempotency-Key over HTTP", 17);
 }

@@ -110,14 +110,13 @@ impl Subject for InRedb {
 
     fn end(&self, running: Running, end: End) -> Result<(), String> {
         match end {
-            End::Complete(None) => running.tx.commit().map_err(|error| error.to_string()),
-            End::Complete(Some(response)) => {
-                // The reply is part of the claim: it is made last.
-                running.tx.abort().map_err(|error| error.to_string())?;
-                match self.claim(&running.event, Some(&response)) {
-                    Answer::New(()) => Ok(()),
-                    other => Err(format!("{other:?}")),
+            End::Complete(response) => {
+                if let Some(response) = response {
+                    let ledger = self.ledger(&running.event.source);
+                    let told = ledger.respond(&running.tx, &running.event.id, response);
+                    assert!(told.expect("it is stored"), "it was claimed in this transaction");
                 }
+                running.tx.commit().map_err(|error| error.to_string())
             }
             End::Abort => running.tx.abort().map_err(|error| error.to_string()),
             End::Drop => {

@@ -5,10 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use oncedb::conformance::{Ability, Answer, Attempt, Done, End, Event, Setup, Subject};
-use oncedb::simulation::{Call, Fault, FaultKind, MemoryDisk};
-use oncedb::{Downtime, Guard, ManualClock, Outcome, Record, Request, Result, ScopeOptions, Store};
+use oncedb::simulation::MemoryDisk;
+use oncedb::{Guard, ManualClock, Outcome, Record, Request, Result};
 
 use crate::common::block_on;
+use crate::life::{Life, break_disk, fill_disk};
 
 /// The calls that have two forms.
 pub trait Form: Send + Sync {
@@ -96,41 +97,25 @@ pub struct Scoped<F> {
     disk: MemoryDisk,
     clock: ManualClock,
     /// `None` only between two lives.
-    store: Option<Store>,
+    life: Option<Life>,
     form: PhantomData<F>,
 }
 
 impl<F: Form> Scoped<F> {
-    fn open_store(&self) -> Result<Store> {
-        let setup = &self.setup;
-        let downtime =
-            setup.downtime_at_most.map_or(Downtime::Counts, |at_most| Downtime::Pauses { at_most });
-        Store::options()
-            .window(setup.window)
-            .max_response_len(setup.max_response_len)
-            .memory_limit(1 << 20)
-            .downtime(downtime)
-            .clock(self.clock.clone())
-            .disk(&self.disk)
-            .threads(F::THREADS)
-            .open("store")
+    fn open_life(&self) -> Result<Life> {
+        Life::open(&self.setup, &self.disk, &self.clock, F::THREADS)
     }
 
-    fn store(&self) -> &Store {
-        self.store.as_ref().expect("the store is open")
+    fn life(&self) -> &Life {
+        self.life.as_ref().expect("the store is open")
     }
 
     fn begin_life(&mut self) {
-        self.store = Some(self.open_store().expect("the store opens"));
-    }
-
-    fn scope(&self, source: &str) -> Result<oncedb::Scope> {
-        let options = ScopeOptions::new().ties(self.setup.ties).max_ahead(self.setup.max_ahead);
-        self.store().scope_with(source, options)
+        self.life = Some(self.open_life().expect("the store opens"));
     }
 
     fn request(&self, event: &Event) -> Result<Request> {
-        let mut request = self.scope(&event.source)?.request(&event.id);
+        let mut request = self.life().scope(&event.source)?.request(&event.id);
         if let Some(fingerprint) = &event.fingerprint {
             request = request.fingerprint(fingerprint);
         }
@@ -180,7 +165,7 @@ impl<F: Form> Subject for Scoped<F> {
             setup: setup.clone(),
             disk: MemoryDisk::new(1),
             clock: ManualClock::new(setup.now),
-            store: None,
+            life: None,
             form: PhantomData,
         };
         subject.begin_life();
@@ -236,19 +221,19 @@ impl<F: Form> Subject for Scoped<F> {
     fn crash(&mut self, running: Vec<Guard>) {
         self.disk.crash();
         drop(running);
-        self.store = None;
+        self.life = None;
         self.begin_life();
     }
 
     fn restart(&mut self, down: Duration) {
-        self.store().close().expect("it closes");
-        self.store = None;
+        self.life().store.close().expect("it closes");
+        self.life = None;
         self.clock.advance(down);
         self.begin_life();
     }
 
     fn collect(&self) {
-        self.store().maintain().expect("there is room, and the disk works");
+        self.life().store.maintain().expect("there is room, and the disk works");
     }
 
     fn attempt(&self, guard: &Guard) -> Attempt {
@@ -265,7 +250,7 @@ impl<F: Form> Subject for Scoped<F> {
     }
 
     fn forget(&self, source: &str, id: &[u8]) -> bool {
-        self.scope(source).and_then(|scope| F::forget(&scope, id)).expect("it is free to go")
+        self.life().scope(source).and_then(|scope| F::forget(&scope, id)).expect("it is free to go")
     }
 
     fn step_wall(&self, seconds: i64) {
@@ -277,18 +262,14 @@ impl<F: Form> Subject for Scoped<F> {
     }
 
     fn refuses_a_second_owner(&self) -> bool {
-        matches!(self.open_store(), Err(oncedb::Error::Locked { .. }))
+        matches!(self.open_life(), Err(oncedb::Error::Locked { .. }))
     }
 
     fn break_disk(&self, broken: bool) {
-        if broken {
-            self.disk.inject(Fault::new(FaultKind::Io).on(Call::Sync).lasting());
-        } else {
-            self.disk.heal();
-        }
+        break_disk(&self.disk, broken);
     }
 
     fn fill_disk(&self, full: bool) {
-        self.disk.set_capacity(full.then(|| self.disk.used()));
+        fill_disk(&self.disk, full);
     }
 }

@@ -23,11 +23,12 @@ pub struct InSqlite {
 
 /// A thread with a transaction in which the id is claimed.
 pub struct Running {
-    event: Event,
-    /// Whether to commit.
-    end: Sender<bool>,
+    /// Whether to commit, and with which response.
+    end: Sender<Option<Response>>,
     thread: JoinHandle<Result<(), String>>,
 }
+
+type Response = Option<Vec<u8>>;
 
 /// What a claim is made with.
 struct Place {
@@ -65,14 +66,23 @@ impl Place {
     }
 
     /// Claims, says so, and waits for what to do with the transaction.
-    fn hold(&self, event: &Event, say: &Sender<Answer<()>>, end: &Receiver<bool>) -> Result<(), String> {
+    fn hold(
+        &self,
+        event: &Event,
+        say: &Sender<Answer<()>>,
+        end: &Receiver<Option<Response>>,
+    ) -> Result<(), String> {
         let connection = self.connect();
         let tx = Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)
             .map_err(|error| error.to_string())?;
         let answer = self.claim_in(&tx, event, None);
         let is_new = matches!(answer, Answer::New(()));
         say.send(answer).expect("somebody waits");
-        if is_new && end.recv() == Ok(true) {
+        if is_new && let Ok(Some(response)) = end.recv() {
+            if let Some(response) = response {
+                let told = self.ledger(&event.source).respond(&tx, &event.id, response);
+                assert!(told.expect("it is stored"), "it was claimed in this transaction");
+            }
             return tx.commit().map_err(|error| error.to_string());
         }
         tx.rollback().map_err(|error| error.to_string())
@@ -85,8 +95,8 @@ impl InSqlite {
         Place { path, setup: self.setup.clone(), clock: self.clock.clone() }
     }
 
-    fn finish(running: Running, commit: bool) -> Result<(), String> {
-        running.end.send(commit).expect("the thread waits");
+    fn finish(running: Running, response: Option<Response>) -> Result<(), String> {
+        running.end.send(response).expect("the thread waits");
         running.thread.join().expect("it does not panic")
     }
 }
@@ -109,7 +119,7 @@ impl Subject for InSqlite {
         let (place, wanted) = (self.place(), event.clone());
         let thread = thread::spawn(move || place.hold(&wanted, &say, &ended));
         match said.recv().expect("the thread answers") {
-            Answer::New(()) => Answer::New(Running { event: event.clone(), end, thread }),
+            Answer::New(()) => Answer::New(Running { end, thread }),
             other => {
                 thread.join().expect("it does not panic").expect("it rolls back");
                 without_new(other)
@@ -119,17 +129,8 @@ impl Subject for InSqlite {
 
     fn end(&self, running: Running, end: End) -> Result<(), String> {
         match end {
-            End::Complete(None) => Self::finish(running, true),
-            End::Complete(Some(response)) => {
-                // The reply is part of the claim: it is made last.
-                let event = running.event.clone();
-                Self::finish(running, false)?;
-                match self.claim(&event, Some(&response)) {
-                    Answer::New(()) => Ok(()),
-                    other => Err(format!("{other:?}")),
-                }
-            }
-            End::Abort | End::Drop | End::Panic => Self::finish(running, false),
+            End::Complete(response) => Self::finish(running, Some(response)),
+            End::Abort | End::Drop | End::Panic => Self::finish(running, None),
             End::Refuse(_) => unreachable!("a ledger knows no refusals"),
         }
     }
@@ -153,7 +154,7 @@ impl Subject for InSqlite {
 
     fn crash(&mut self, running: Vec<Running>) {
         for running in running {
-            Self::finish(running, false).expect("it rolls back");
+            Self::finish(running, None).expect("it rolls back");
         }
     }
 

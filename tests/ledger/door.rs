@@ -25,6 +25,7 @@ pub trait Door: 'static {
 
     fn ledger(settings: &Settings) -> Self::Ledger;
     fn claim(ledger: &Self::Ledger, tx: &Self::Tx<'_>, ask: &Ask) -> Answer;
+    fn respond(ledger: &Self::Ledger, tx: &Self::Tx<'_>, id: &[u8], response: &[u8]) -> oncedb::Result<bool>;
     fn forget(ledger: &Self::Ledger, tx: &Self::Tx<'_>, id: &[u8]) -> oncedb::Result<bool>;
     fn forget_mark(ledger: &Self::Ledger, tx: &Self::Tx<'_>, entity: &[u8]) -> oncedb::Result<bool>;
     fn expire(ledger: &Self::Ledger, tx: &Self::Tx<'_>, at_most: usize) -> oncedb::Result<usize>;

@@ -3,12 +3,14 @@
 use crate::common::{DAY, HOUR, SECOND};
 use crate::door::{Door, World, ask, duplicate, new, stale, through_both_doors};
 use oncedb::{Retention, Timestamp};
+use std::time::Duration;
 
 through_both_doors! {
     table_stays_bounded_with_nobody_sweeping_it,
     claim_removes_at_most_four_rows_however_many_have_expired,
     only_new_claims_remove_anything,
     expire_removes_what_it_is_told_to_in_the_order_of_expiry,
+    row_is_removed_at_its_time_and_not_a_nanosecond_before,
     what_never_expires_is_never_removed,
     row_that_was_written_again_leaves_at_its_new_time,
     clock_that_is_set_back_revives_nothing,
@@ -92,6 +94,17 @@ fn expire_removes_what_it_is_told_to_in_the_order_of_expiry<D: Door>() {
     assert_eq!(world.rows(), 51, "50 ids and one more that lasts a day");
     assert_eq!(D::expiring(&world.db, "stripe"), 51);
     duplicate(world.claim(&ledger, &ask("evt_551")));
+}
+
+fn row_is_removed_at_its_time_and_not_a_nanosecond_before<D: Door>() {
+    let world = World::<D>::new();
+    let ledger = world.ledger();
+    new(world.claim(&ledger, &ask("evt_1").window(SECOND)));
+    world.clock.advance(Duration::from_nanos(999_999_999));
+    assert_eq!(world.expire(&ledger, usize::MAX), 0);
+    duplicate(world.claim(&ledger, &ask("evt_1")));
+    world.clock.advance(Duration::from_nanos(1));
+    assert_eq!(world.expire(&ledger, usize::MAX), 1);
 }
 
 fn what_never_expires_is_never_removed<D: Door>() {

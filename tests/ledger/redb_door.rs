@@ -66,6 +66,10 @@ impl Door for Redb {
         claim_by!(ledger, tx, ask)
     }
 
+    fn respond(ledger: &Ledger, tx: &WriteTransaction, id: &[u8], response: &[u8]) -> oncedb::Result<bool> {
+        ledger.respond(tx, id, response)
+    }
+
     fn forget(ledger: &Ledger, tx: &WriteTransaction, id: &[u8]) -> oncedb::Result<bool> {
         ledger.forget(tx, id)
     }

@@ -55,6 +55,10 @@ impl Door for Sqlite {
         claim_by!(ledger, tx, ask)
     }
 
+    fn respond(ledger: &Ledger, tx: &Transaction<'_>, id: &[u8], response: &[u8]) -> oncedb::Result<bool> {
+        ledger.respond(tx, id, response)
+    }
+
     fn forget(ledger: &Ledger, tx: &Transaction<'_>, id: &[u8]) -> oncedb::Result<bool> {
         ledger.forget(tx, id)
     }

@@ -11,6 +11,7 @@ const NANOSECOND: Duration = Duration::from_nanos(1);
 through_both_doors! {
     claim_is_new_once_and_a_duplicate_until_it_expires,
     reply_is_stored_with_the_work,
+    reply_that_is_known_after_the_work_is_stored_with_it,
     other_fingerprint_is_a_mismatch,
     window_of_the_claim_counts_from_the_claim,
     looking_never_extends_a_window,
@@ -63,6 +64,45 @@ fn reply_is_stored_with_the_work<D: Door>() {
         let record = D::get(&ledger, &world.db, id.as_bytes()).unwrap().expect("it was claimed");
         assert_eq!(record.response(), response, "{id}");
     }
+}
+
+fn reply_that_is_known_after_the_work_is_stored_with_it<D: Door>() {
+    let world = World::<D>::new();
+    let ledger = world.ledger();
+    let respond = |id: &str, response: &[u8]| {
+        world.write(|tx| D::respond(&ledger, tx, id.as_bytes(), response).unwrap())
+    };
+    let ordered = |id: &str, at| ask(id).fingerprint("f").order("acct_7", Timestamp::from_secs(at));
+    assert!(!respond("evt_1", b"before there is a table"));
+    world.write(|tx| {
+        new(D::claim(&ledger, tx, &ordered("evt_1", 100)));
+        world.clock.advance(HOUR);
+        assert!(D::respond(&ledger, tx, b"evt_1", b"the first").unwrap());
+        assert!(D::respond(&ledger, tx, b"evt_1", b"reply").unwrap());
+    });
+    let record = duplicate(world.claim(&ledger, &ordered("evt_1", 100)));
+    assert_eq!(record.response(), Response::Stored(b"reply"));
+    assert_eq!(record.fingerprint(), Some(&b"f"[..]));
+    assert_eq!(record.expires_at(), Some(noon() + DAY), "it lives no longer for it");
+    assert_eq!(D::expiring(&world.db, "stripe"), 2, "the id and the mark");
+
+    assert!(!respond("evt_2", b"of an id that was never claimed"));
+    new(world.claim(&ledger, &ask("evt_2")));
+    assert!(respond("evt_2", &vec![b'r'; (256 << 10) + 1]));
+    let record = duplicate(world.claim(&ledger, &ask("evt_2")));
+    assert_eq!(record.response(), Response::Omitted { len: (256 << 10) + 1 });
+    assert!(world.forget(&ledger, "evt_2"));
+    assert!(!respond("evt_2", b"of a forgotten id"));
+    world.clock.advance(DAY);
+    assert!(!respond("evt_1", b"of an expired id"));
+    assert!(D::get(&ledger, &world.db, b"evt_1").unwrap().is_none());
+
+    let tx = D::begin(&world.db);
+    new(D::claim(&ledger, &tx, &ask("evt_3")));
+    assert!(D::respond(&ledger, &tx, b"evt_3", b"reply").unwrap());
+    D::roll_back(tx);
+    assert!(!world.contains(&ledger, "evt_3"), "it is gone with its transaction");
+    assert!(D::respond(&ledger, &D::begin(&world.db), b"", b"reply").is_err(), "an empty id");
 }
 
 fn other_fingerprint_is_a_mismatch<D: Door>() {
