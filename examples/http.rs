@@ -50,9 +50,10 @@ fn routes(store: &Store, done: Arc<Done>) -> oncedb::Result<Router> {
     // Several events of one object can be created in one second: an equal time is no reason to skip one.
     let events = store.scope_with("stripe", ScopeOptions::new().ties(Ties::Accept))?;
     let webhooks = WebhookLayer::of(events, &STRIPE).entity(Place::Json("data.object.id"));
-    // Whose key it is, your authentication knows; here the credentials themselves stand for the caller.
+    // Whose key it is, your authentication knows: here a header says so, of which it takes care. It is stored with
+    // the key, so it is no credential.
     let keys = IdempotencyLayer::new(store.scope("payments")?, |head| {
-        head.headers.get("authorization").map(|caller| caller.as_bytes().to_vec())
+        head.headers.get("x-account").map(|account| account.as_bytes().to_vec())
     });
     let keys = keys.required().dialect(Dialect::draft_documented_at("https://api.example/idempotency"));
     Ok(Router::new()
@@ -91,7 +92,7 @@ fn demo(to: SocketAddr) -> Result<bool, ureq::Error> {
         send(
             to,
             "/payments",
-            &[("authorization", caller), ("idempotency-key", key)],
+            &[("x-account", caller), ("idempotency-key", key)],
             &json!({ "amount": amount }),
         )
     };
@@ -105,7 +106,7 @@ fn demo(to: SocketAddr) -> Result<bool, ureq::Error> {
         pay("account-1", "k-1", 20)?, // the reply was lost, the client asks again
         pay("account-1", "k-1", 30)?, // another request under the same key
         pay("account-2", "k-1", 20)?, // another caller's key
-        send(to, "/payments", &[("authorization", "account-1")], &json!({ "amount": 20 }))?, // no key
+        send(to, "/payments", &[("x-account", "account-1")], &json!({ "amount": 20 }))?, // no key
     ];
     let expected = [204, 200, 500, 204, 200, 201, 201, 422, 201, 400];
     Ok(seen.map(|(status, _)| status) == expected

@@ -16,6 +16,9 @@ use crate::partition::{Delivery, Partition};
 /// restart rewinds.
 const BATCHES_A_COMMIT: usize = 4;
 
+/// In bytes; with the name of the scope it is within the store's `max_key_len`.
+const LONGEST_ID: usize = 1_000;
+
 /// The start of a line that tells of a commit.
 pub const COMMITTED: &str = "committed ";
 
@@ -71,8 +74,12 @@ fn readable(batch: Vec<Delivery>, bar: &ProgressBar, tally: &mut Tally) -> Vec<E
     let mut events = Vec::with_capacity(batch.len());
     for delivery in batch {
         match delivery {
-            Ok(event) if !event.id.is_empty() => events.push(event),
-            Ok(_) => passed_over("an event without an id", bar, tally),
+            Ok(event) if event.id.is_empty() => passed_over("an event without an id", bar, tally),
+            // The store would refuse it, and so would every later process.
+            Ok(event) if event.id.len() > LONGEST_ID => {
+                passed_over("an event whose id is too long", bar, tally);
+            }
+            Ok(event) => events.push(event),
             Err(problem) => passed_over(&problem, bar, tally),
         }
     }

@@ -107,7 +107,9 @@ pub(crate) fn failed<B>(mut response: Response<B>, error: Error) -> Response<B> 
     response
 }
 
-/// Whether the request is at fault. An option out of range is the program's fault.
+/// Whether the request is at fault. An option out of range and a fingerprint that is too long are the
+/// program's fault.
 pub(crate) fn is_callers_fault(error: &Error) -> bool {
-    error.is_invalid_input() && !matches!(error, Error::InvalidOption { .. })
+    error.is_invalid_input()
+        && !matches!(error, Error::InvalidOption { .. } | Error::FingerprintTooLong { .. })
 }

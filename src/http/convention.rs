@@ -79,12 +79,13 @@ pub const GITHUB: Convention = Convention {
 };
 
 /// Shopify: the header `X-Shopify-Event-Id` is the same in every delivery of an event, and
-/// `X-Shopify-Triggered-At` is when it was triggered; eight retries over four hours.
+/// `X-Shopify-Triggered-At` is when it was triggered; eight retries over four hours. One event can be delivered
+/// under several topics, so the id is `X-Shopify-Topic` and the event's together.
 ///
 /// Source: Shopify's pages "Ignore duplicate webhooks" and "Updates to webhook retry mechanism".
 pub const SHOPIFY: Convention = Convention {
     name: "Shopify",
-    id: Place::Header("x-shopify-event-id"),
+    id: Place::Headers(&["x-shopify-topic", "x-shopify-event-id"]),
     changed: Some(Changed { place: Place::Header("x-shopify-triggered-at"), format: Format::Rfc3339 }),
     retries: Duration::from_secs(4 * HOUR),
     window: Duration::from_secs(DAY),

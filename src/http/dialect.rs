@@ -42,7 +42,8 @@ pub enum Refusal {
         /// The length of its body, in bytes, where that is known.
         len: Option<u64>,
     },
-    /// The reply of the inner service ended before its time. The key is free.
+    /// The reply of the inner service ended before its time, or was not as long as its head said. The key
+    /// is free.
     ReplyBroken,
     /// The store could not answer, so nothing is known: the same request may be sent again. The
     /// [`StoreError`](super::StoreError) is in the extensions of the response.
@@ -79,7 +80,7 @@ impl Refusal {
                 format!("The request with this key was carried out, but its reply was not kept.{status}{len}")
             }
             Self::ReplyBroken => {
-                "The reply ended before its time; the request may be sent again with the same key.".into()
+                "The reply is not whole; the request may be sent again with the same key.".into()
             }
             Self::Unavailable => {
                 "It is not known whether this request was carried out; send it again with the same key."

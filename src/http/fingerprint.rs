@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use http::Uri;
 use http::request::Parts;
 use sha2::{Digest, Sha256};
 
@@ -19,9 +20,28 @@ pub struct Fingerprint {
 
 impl Fingerprint {
     /// SHA-256 over the method, the path, the query and the body.
+    ///
+    /// The path is that of the request's URI. A router that takes off a prefix for the services nested in it,
+    /// as axum's `nest` does, leaves `/a/orders` and `/b/orders` one path for a layer *inside* of the nest: put
+    /// the layer around the outer router, or use [`of_request_to`](Self::of_request_to).
     #[must_use]
     pub fn of_request() -> Self {
-        Self::new(|parts, body| Some(of_request(parts, body)))
+        Self::of_request_to(|_| None)
+    }
+
+    /// The same with the URI that the client asked for, where the router has kept it; `None` for the
+    /// request's own.
+    ///
+    /// ```
+    /// use axum::extract::OriginalUri;
+    /// use oncedb::http::Fingerprint;
+    ///
+    /// let fingerprint =
+    ///     Fingerprint::of_request_to(|parts| parts.extensions.get::<OriginalUri>().map(|uri| &uri.0));
+    /// # let _ = fingerprint;
+    /// ```
+    pub fn of_request_to(target: impl Fn(&Parts) -> Option<&Uri> + Send + Sync + 'static) -> Self {
+        Self::new(move |parts, body| Some(of_request(parts, target(parts).unwrap_or(&parts.uri), body)))
     }
 
     /// SHA-256 over the body.
@@ -50,17 +70,17 @@ impl Fingerprint {
 }
 
 /// Every part with its length, so that no two requests hash the same bytes.
-fn of_request(parts: &Parts, body: &[u8]) -> Vec<u8> {
+fn of_request(parts: &Parts, target: &Uri, body: &[u8]) -> Vec<u8> {
     let mut hash = Sha256::new();
     let mut part = |bytes: &[u8]| {
         hash.update((bytes.len() as u64).to_le_bytes());
         hash.update(bytes);
     };
     part(parts.method.as_str().as_bytes());
-    part(parts.uri.path().as_bytes());
+    part(target.path().as_bytes());
     // An empty query and none are two requests.
-    part(&[u8::from(parts.uri.query().is_some())]);
-    part(parts.uri.query().unwrap_or_default().as_bytes());
+    part(&[u8::from(target.query().is_some())]);
+    part(target.query().unwrap_or_default().as_bytes());
     part(body);
     hash.finalize().to_vec()
 }

@@ -2,7 +2,7 @@
 
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, DATE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
-    SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    SET_COOKIE, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName};
 
@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName};
 pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// Never stored: credentials and cookies, what is about one connection, what the server makes anew.
-const NEVER: [HeaderName; 18] = [
+const NEVER: [HeaderName; 17] = [
     SET_COOKIE,
     HeaderName::from_static("set-cookie2"),
     COOKIE,
@@ -23,7 +23,6 @@ const NEVER: [HeaderName; 18] = [
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     TE,
-    TRAILER,
     TRANSFER_ENCODING,
     UPGRADE,
     CONTENT_LENGTH,

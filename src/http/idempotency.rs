@@ -17,13 +17,13 @@ use super::dialect::{Dialect, Refusal};
 use super::fingerprint::Fingerprint;
 use super::headers;
 use super::key::{self, NoKey};
-use super::recorder::{Recorder, Recording};
+use super::recorder::{Recorder, Recording, promised_len};
 use super::reply_body::{BodyError, ReplyBody};
 use super::request_body::{Buffered, NotBuffered, RequestBody, buffer};
 use super::rule::{Finished, Rule};
 use super::stored::StoredReply;
 use crate::error::Error;
-use crate::outcome::{Outcome, Record, Response as Kept};
+use crate::outcome::{Outcome, Record};
 use crate::scope::Scope;
 
 /// Makes requests with an `Idempotency-Key` header safe to send again: for APIs.
@@ -34,16 +34,17 @@ use crate::scope::Scope;
 /// refusals look like is a [`Dialect`]; the IETF draft's by default.
 ///
 /// - **Whose key.** `principal` says who calls: an account, a tenant, from what your authentication has put
-///   into the request. A key belongs to its principal, so no caller gets another one's reply. `None` is
-///   answered 401. An API without callers gives one principal for all: `|_| Some("")`.
+///   into the request. A key belongs to its principal, so no caller gets another one's reply. It is stored with
+///   the key: give a name that stays, not a credential. `None` is answered 401. An API without callers gives one
+///   principal for all: `|_| Some("")`.
 /// - **Which requests.** `POST` and `PATCH` with the header. Without it they pass as they are, or are
 ///   answered 400 after [`required`](Self::required).
 /// - **Which key.** A quoted string after RFC 8941, as the draft has it, or a bare value; 1 to 255 printable
 ///   ASCII characters. Quoted and bare are one key.
-/// - **Which request is the same.** SHA-256 over method, path, query and body: [`Fingerprint::of_request`].
-///   The body is buffered for it, up to [`request_limit`](Self::request_limit).
-/// - **Which replies are kept.** 2xx and 4xx but for 408, 425 and 429: [`Rule::final_answers`]. Every other one,
-///   a panic, a time-out and a client that hangs up free the key. A 4xx is kept as a refusal:
+/// - **Which request is the same.** SHA-256 over method, path, query and body: [`Fingerprint::of_request`], which
+///   says what to do inside of a router's nest. The body is buffered for it, up to [`request_limit`](Self::request_limit).
+/// - **Which replies are kept.** 2xx and 4xx but for those that ask to be tried again (401, 407, 408, 421, 425, 429):
+///   [`Rule::final_answers`]. Every other one, a panic, a time-out and a client that hangs up free the key. A 4xx is kept as a refusal:
 ///   [`Record::is_refusal`](crate::Record::is_refusal).
 /// - **What is kept.** All headers but cookies, credentials, those marked as sensitive, those about the
 ///   connection, `Content-Length` and `Date`; [`headers`](Self::headers) narrows that. A body up to
@@ -51,8 +52,9 @@ use crate::scope::Scope;
 ///   passes through, and its repetition is answered that the request was done and the reply not kept (410).
 /// - **When.** Nothing is told before it is durable. A reply of known length within the limit is collected,
 ///   stored, then sent; if storing fails the answer is 503. Any other one streams, and its last frame is held back
-///   until it is stored; if that fails, the body breaks. A body that breaks, or whose client goes
-///   away, frees the key.
+///   until it is stored; if that fails, the body breaks. A body that breaks, that is not as long as its
+///   `Content-Length` says, or whose client goes away, frees the key. (Over HTTP/1.0 a streaming reply that breaks
+///   looks like one that ends.)
 ///
 /// ```
 /// # use axum::{Router, routing::post};
@@ -381,6 +383,7 @@ impl Config {
         // A closed store fails the completion.
         let stored_limit = self.scope.open().map_or(0, |(_, engine)| engine.options().max_response_len);
         let (head, body) = response.into_parts();
+        let promised = promised_len(&head.headers, &body);
         let recording = Recording {
             owner,
             rule: self.keeps.clone(),
@@ -393,11 +396,11 @@ impl Config {
         let whole = if is_head || has_no_body(head.status) {
             // A server drops this body without looking into it.
             Buffered::default()
-        } else if body.size_hint().exact().is_some_and(|len| len <= self.reply_limit as u64) {
+        } else if promised.is_some_and(|len| len <= self.reply_limit as u64) {
             match buffer(body, self.reply_limit).await {
-                Ok(whole) => whole,
+                Ok(whole) if promised == Some(whole.data.len() as u64) => whole,
                 // The recording goes, and with it the owner: the key is free.
-                Err(NotBuffered::TooLarge | NotBuffered::Broken) => {
+                Ok(_) | Err(NotBuffered::TooLarge | NotBuffered::Broken) => {
                     return self.refuse(&Refused(Refusal::ReplyBroken, Verdict::Failed));
                 }
             }
@@ -419,7 +422,6 @@ impl Config {
     /// The stored reply, or an answer that says that it was not kept.
     fn replay<R>(&self, record: &Record) -> Response<ReplyBody<R>> {
         let stored = record.stored_response();
-        // What another version has written is as good as not kept.
         let (status, len) = match stored.as_deref().map(StoredReply::decode) {
             Some(Some(StoredReply::Kept(reply))) => {
                 let whole = Buffered { data: reply.body, trailers: reply.trailers };
@@ -429,11 +431,9 @@ impl Config {
                 return replayed(answer::marked(response, Verdict::Duplicate));
             }
             Some(Some(StoredReply::Omitted { status, len })) => (Some(status), Some(len)),
-            Some(None) => (None, None),
-            None => match record.response() {
-                Kept::Omitted { len } => (None, Some(len)),
-                Kept::Stored(_) | Kept::None => (None, None),
-            },
+            // What another version has written is as good as not kept, and a store without room, which left
+            // it out, knows no length of a body.
+            Some(None) | None => (None, None),
         };
         replayed(self.refuse(&Refused(Refusal::ReplyNotKept { status, len }, Verdict::Duplicate)))
     }

@@ -10,8 +10,9 @@
 //! Both let a request through only with a claim in progress, whose [`Attempt`] is in the extensions of the
 //! request. Both free the key when the inner service fails, panics, times out, or is dropped because the client
 //! hung up; a process that dies leaves an orphan, which is new at once. Neither tells the client that something was
-//! done before that is durable, and neither makes a verdict of a store's error: that is a 503 with a
-//! [`StoreError`] in the extensions of the response.
+//! done before that is durable (under [`Durability::Interval`](crate::Durability::Interval): before it will be
+//! within the interval), and neither makes a verdict of a store's error: that is a 503 with a [`StoreError`] in the
+//! extensions of the response.
 //!
 //! A handler whose client hangs up is cancelled, wherever it is. Work that must not be cut in two belongs in a task
 //! of its own, or leaves a [note](Attempt::note).

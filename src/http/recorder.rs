@@ -2,21 +2,27 @@
 //!
 //! A client takes a reply as final when its last byte is there. So the last frame, or the end of the
 //! stream, is held back until the completion is durable: before that the body can still break.
+//!
+//! A body that ends short of the length that it promised, or goes beyond it, is one that breaks.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::attempt::Owner;
+use super::headers;
 use super::reply_body::BodyError;
 use super::request_body::to_bytes;
 use super::rule::{Finished, Rule};
 use super::stored;
 use crate::pending::Pending;
+
+const WRONG_LENGTH: &str = "the reply is not as long as its head says";
 
 /// What a recorder knows of a reply from its head.
 pub(crate) struct Recording {
@@ -46,7 +52,9 @@ impl Recording {
         if trailers.is_some() && !self.rule.completes(&finished) {
             return None;
         }
-        let kept = body.map(|body| stored::encode(self.status, &self.stored, body, trailers));
+        // What a header may not be, a trailer may not be either.
+        let trailers = trailers.map(|trailers| headers::stored(trailers, |_| true));
+        let kept = body.map(|body| stored::encode(self.status, &self.stored, body, trailers.as_ref()));
         let stored = kept
             .filter(|kept| kept.len() <= self.stored_limit)
             .unwrap_or_else(|| stored::encode_omitted(self.status, len));
@@ -58,8 +66,8 @@ pin_project! {
     pub(crate) struct Recorder<B> {
         #[pin]
         inner: B,
-        // What the inner body said its length is.
-        expected: Option<u64>,
+        // The length that the client was promised.
+        promised: Option<u64>,
         len: u64,
         // `None` once it is longer than what is kept.
         kept: Option<Vec<u8>>,
@@ -77,10 +85,17 @@ enum Stage {
     Broken,
 }
 
+/// The length of a reply as its head says it, else as its body does. A server stops asking for frames
+/// once it has sent so many bytes.
+pub(crate) fn promised_len(headers: &HeaderMap, body: &impl Body) -> Option<u64> {
+    let header = headers.get(CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse().ok());
+    header.or_else(|| body.size_hint().exact())
+}
+
 impl<B: Body> Recorder<B> {
     pub(crate) fn new(inner: B, recording: Recording) -> Self {
         Self {
-            expected: inner.size_hint().exact(),
+            promised: promised_len(&recording.headers, &inner),
             inner,
             len: 0,
             kept: Some(Vec::new()),
@@ -118,15 +133,19 @@ where
                             Ok(data) => {
                                 let data = to_bytes(data);
                                 *this.len += data.len() as u64;
+                                if this.promised.is_some_and(|promised| *this.len > promised) {
+                                    *this.stage = Stage::Broken;
+                                    *this.held = None;
+                                    return Poll::Ready(Some(Err(WRONG_LENGTH.into())));
+                                }
                                 keep(this.kept, &data, recording.body_limit);
                                 let ended = this.inner.is_end_stream();
-                                let complete = this.expected.is_some_and(|expected| *this.len >= expected);
-                                if !ended && !complete {
+                                if !ended && *this.promised != Some(*this.len) {
                                     return Poll::Ready(Some(Ok(Frame::data(data))));
                                 }
-                                // A server may stop asking once it has all the bytes it was promised.
-                                if let Some(earlier) = this.held.replace(data) {
-                                    return Poll::Ready(Some(Ok(Frame::data(earlier))));
+                                // Only empty frames come after one that is held.
+                                if !data.is_empty() {
+                                    *this.held = Some(data);
                                 }
                                 ended
                             }
@@ -137,16 +156,16 @@ where
                         },
                     };
                     if ended {
-                        let Stage::Streaming(recording) = std::mem::replace(this.stage, Stage::Completed)
-                        else {
+                        let Stage::Streaming(recording) = std::mem::replace(this.stage, Stage::Broken) else {
                             continue;
                         };
+                        if this.promised.is_some_and(|promised| *this.len < promised) {
+                            return Poll::Ready(Some(Err(WRONG_LENGTH.into())));
+                        }
                         let body = this.kept.take();
                         let completion =
                             recording.complete(body.as_deref(), *this.len, this.trailers.as_ref());
-                        if let Some(pending) = completion {
-                            *this.stage = Stage::Completing(pending);
-                        }
+                        *this.stage = completion.map_or(Stage::Completed, Stage::Completing);
                     }
                 }
                 Stage::Completing(pending) => match ready!(Pin::new(pending).poll(context)) {

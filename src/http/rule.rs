@@ -57,19 +57,18 @@ impl Rule {
         Self::new(|reply| reply.status.is_success() && reply.grpc_status().unwrap_or(0) == 0)
     }
 
-    /// Completes on 2xx and on 4xx but for 408, 425 and 429, which ask to be tried again. Of gRPC
-    /// errors those complete that another try would not cure: `INVALID_ARGUMENT`, `NOT_FOUND`,
-    /// `ALREADY_EXISTS`, `PERMISSION_DENIED`, `FAILED_PRECONDITION`, `OUT_OF_RANGE`, `UNIMPLEMENTED`,
-    /// `UNAUTHENTICATED`. The default of [`IdempotencyLayer`](super::IdempotencyLayer).
+    /// Completes on 2xx and on 4xx but for those that ask to be tried again: 408, 421, 425 and 429, and 401
+    /// and 407, with other credentials. Of gRPC errors those complete that another try would not cure:
+    /// `INVALID_ARGUMENT`, `NOT_FOUND`, `ALREADY_EXISTS`, `PERMISSION_DENIED`, `FAILED_PRECONDITION`,
+    /// `OUT_OF_RANGE`, `UNIMPLEMENTED`. The default of [`IdempotencyLayer`](super::IdempotencyLayer).
     #[must_use]
     pub fn final_answers() -> Self {
         Self::new(|reply| match reply.grpc_status() {
-            Some(status) => {
-                reply.status.is_success() && matches!(status, 0 | 3 | 5 | 6 | 7 | 9 | 11 | 12 | 16)
-            }
+            Some(status) => reply.status.is_success() && matches!(status, 0 | 3 | 5 | 6 | 7 | 9 | 11 | 12),
             None => {
                 reply.status.is_success()
-                    || (reply.status.is_client_error() && !matches!(reply.status.as_u16(), 408 | 425 | 429))
+                    || (reply.status.is_client_error()
+                        && !matches!(reply.status.as_u16(), 401 | 407 | 408 | 421 | 425 | 429))
             }
         })
     }
@@ -108,8 +107,10 @@ mod tests {
     fn final_answers_are_2xx_and_4xx_but_for_those_that_ask_to_be_tried_again() {
         let completing: Vec<u16> =
             (100..600).filter(|&status| completes(&Rule::final_answers(), status, None)).collect();
-        let expected: Vec<u16> =
-            (200..300).chain(400..500).filter(|status| ![408, 425, 429].contains(status)).collect();
+        let expected: Vec<u16> = (200..300)
+            .chain(400..500)
+            .filter(|status| ![401, 407, 408, 421, 425, 429].contains(status))
+            .collect();
         assert_eq!(completing, expected);
     }
 
@@ -120,5 +121,6 @@ mod tests {
         assert!(!completes(&Rule::success(), 200, Some("garbage")));
         assert!(completes(&Rule::final_answers(), 200, Some("6")));
         assert!(!completes(&Rule::final_answers(), 200, Some("14")));
+        assert!(!completes(&Rule::final_answers(), 200, Some("16")), "other credentials may cure it");
     }
 }

@@ -19,6 +19,8 @@ pub enum Place {
     /// A header, by its name in lower case. A header that is there more than once has no value: nobody
     /// could say which one counts.
     Header(&'static str),
+    /// Several headers, whose values are one value together, with line feeds between. All must be there.
+    Headers(&'static [&'static str]),
     /// A string or number in a JSON body, by the names of the fields that lead to it with dots between:
     /// `data.object.id`.
     Json(&'static str),
@@ -65,16 +67,20 @@ pub struct Source(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    Header(HeaderName),
+    /// One, or several in their order.
+    Headers(Vec<HeaderName>),
     Json(&'static str),
-    Function { function: Arc<Function>, needs_body: bool },
+    Function {
+        function: Arc<Function>,
+        needs_body: bool,
+    },
 }
 
 impl Source {
     /// A header.
     #[must_use]
     pub fn header(name: HeaderName) -> Self {
-        Self(Kind::Header(name))
+        Self(Kind::Headers(vec![name]))
     }
 
     /// A function of the head; `None` for a request that has no such value.
@@ -89,7 +95,7 @@ impl Source {
 
     pub(crate) fn needs_body(&self) -> bool {
         match &self.0 {
-            Kind::Header(_) => false,
+            Kind::Headers(_) => false,
             Kind::Json(_) => true,
             Kind::Function { needs_body, .. } => *needs_body,
         }
@@ -98,16 +104,23 @@ impl Source {
     /// The value, if the request has one that is not empty.
     pub(crate) fn of(&self, seen: &Seen<'_>) -> Option<Vec<u8>> {
         let value = match &self.0 {
-            Kind::Header(name) => {
-                let mut values = seen.parts.headers.get_all(name).iter();
-                let value = values.next().filter(|_| values.next().is_none())?;
-                value.as_bytes().trim_ascii().to_vec()
+            Kind::Headers(names) => {
+                let values = names.iter().map(|name| header(seen.parts, name)).collect::<Option<Vec<_>>>()?;
+                // No header has a line feed in it, so no two lists of values make the same.
+                values.join(&b'\n')
             }
             Kind::Json(path) => seen.json(path)?,
             Kind::Function { function, .. } => function(seen.parts, seen.body)?,
         };
         Some(value).filter(|value| !value.is_empty())
     }
+}
+
+/// The value of a header that is there once and is not empty.
+fn header<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a [u8]> {
+    let mut values = parts.headers.get_all(name).iter();
+    let value = values.next().filter(|_| values.next().is_none())?;
+    Some(value.as_bytes().trim_ascii()).filter(|value| !value.is_empty())
 }
 
 /// # Panics
@@ -117,6 +130,9 @@ impl From<Place> for Source {
     fn from(place: Place) -> Self {
         match place {
             Place::Header(name) => Self::header(HeaderName::from_static(name)),
+            Place::Headers(names) => {
+                Self(Kind::Headers(names.iter().copied().map(HeaderName::from_static).collect()))
+            }
             Place::Json(path) => Self(Kind::Json(path)),
         }
     }
@@ -131,7 +147,7 @@ impl From<HeaderName> for Source {
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Header(name) => f.debug_tuple("Header").field(name).finish(),
+            Kind::Headers(names) => f.debug_tuple("Headers").field(names).finish(),
             Kind::Json(path) => f.debug_tuple("Json").field(path).finish(),
             Kind::Function { needs_body, .. } => {
                 f.debug_struct("Function").field("needs_body", needs_body).finish_non_exhaustive()
@@ -229,6 +245,7 @@ mod tests {
         let request = http::Request::builder()
             .uri("/hooks")
             .header("x-id", " evt_1 ")
+            .header("x-other", "o")
             .header("x-empty", "")
             .header("x-twice", "a")
             .header("x-twice", "b");
@@ -247,6 +264,17 @@ mod tests {
         for none in ["x-empty", "x-twice", "x-missing"] {
             assert_eq!(found(Place::Header(none), ""), None, "{none}");
         }
+    }
+
+    #[test]
+    fn several_headers_are_one_value_or_none() {
+        assert_eq!(found(Place::Headers(&["x-other", "x-id"]), "").as_deref(), Some("o\nevt_1"));
+        assert_eq!(found(Place::Headers(&["x-id", "x-other"]), "").as_deref(), Some("evt_1\no"));
+        for none in ["x-empty", "x-twice", "x-missing"] {
+            let names: &'static [&'static str] = Vec::leak(vec!["x-id", none]);
+            assert_eq!(found(Place::Headers(names), ""), None, "{none}");
+        }
+        assert_eq!(found(Place::Headers(&[]), ""), None);
     }
 
     #[test]

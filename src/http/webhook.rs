@@ -31,7 +31,8 @@ use crate::timestamp::Timestamp;
 /// scope. The inner service runs for a new event only. Where its reply is a success (2xx, unless a
 /// [`Rule`] of yours says otherwise) the claim is completed, durably before the head of the reply is
 /// sent; else, and when the service panics, times out or is dropped because the sender hung up, the key is free
-/// and the next delivery is new.
+/// and the next delivery is new. Work that a reply does while its body streams would come after the
+/// completion: do it before the head.
 ///
 /// | the event | the answer |
 /// |---|---|

@@ -27,8 +27,8 @@ use crate::outcome::{Mark, Outcome, Record};
 /// Its rows are in a table named `oncedb_ledger:` and the ledger's name. It touches no other table,
 /// and keeps none open. Ledgers of different names share nothing. Options are not stored: a new deploy
 /// may change them, for new claims. Its time is the later of the clock and the latest time in its
-/// table: a clock that is set back revives nothing, and one that was ahead at a claim holds the
-/// ledger's time there until it comes past it.
+/// table: a clock that is set back revives nothing. One that is ahead expires ids early, and a claim by it
+/// holds the ledger's time there until the clock comes past it: what is claimed meanwhile stays.
 ///
 /// ```
 /// use oncedb::redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};

@@ -28,9 +28,11 @@ use tables::Sql;
 /// connections write: a deferred one that has read cannot begin to write once another has, and the
 /// claim fails with [`Error::Sqlite`](crate::Error::Sqlite) (`SQLITE_BUSY`). After an error of SQLite
 /// roll the transaction back. Durability is that of the commit: in WAL mode a power cut can take
-/// commits back unless `synchronous` is `FULL`.
+/// commits back unless `synchronous` is `FULL`. Keep the tables of the work in `main`, too: a crash in a commit
+/// over several attached databases can leave it in one and not in the other, in WAL mode always and in any
+/// mode where `main` is in memory.
 ///
-/// Statements are cached by the connection, up to seven for a ledger: give it room with
+/// Statements are cached by the connection, up to six for a ledger: give it room with
 /// [`set_prepared_statement_cache_capacity`](rusqlite::Connection::set_prepared_statement_cache_capacity)
 /// if it has many of its own.
 ///

@@ -127,12 +127,13 @@ pub(super) fn readable<'a>(
             Ok(Some(tables))
         }
         // A missing table has no code of its own.
-        Err(error @ Error::Sqlite { .. }) => {
-            if tables.is_there()? {
-                Err(error)
-            } else {
-                Ok(None)
+        Err(Error::Sqlite { .. }) => {
+            if !tables.is_there()? {
+                return Ok(None);
             }
+            // Outside of a transaction it may have been made in between.
+            tables.head = tables.value(HEAD, b"")?;
+            Ok(Some(tables))
         }
         Err(error) => Err(error),
     }

@@ -24,7 +24,12 @@ fn delivery(convention: &Convention, id: &str, second: u32) -> (Vec<(&'static st
         "GitHub" => (vec![("X-GitHub-Delivery", id.into())], "{}".into()),
         "Shopify" => {
             let at = format!("2026-12-01T12:00:{second:02}.123456789Z");
-            (vec![("X-Shopify-Event-Id", id.into()), ("X-Shopify-Triggered-At", at)], r#"{"id": 7}"#.into())
+            let headers = vec![
+                ("X-Shopify-Topic", "orders/updated".into()),
+                ("X-Shopify-Event-Id", id.into()),
+                ("X-Shopify-Triggered-At", at),
+            ];
+            (headers, r#"{"id": 7}"#.into())
         }
         "Slack" => {
             let at = 1_796_126_400 + second;
@@ -82,6 +87,19 @@ fn an_older_event_of_an_entity_is_stale() {
         send(&server.client(), &convention, "evt_3", 3).expect(201, "run 2");
         assert_eq!(work.runs(), 2, "{}", convention.name);
     }
+}
+
+/// What Shopify delivers of one event under two topics is handled under both.
+#[test]
+fn an_event_is_handled_under_each_of_its_topics() {
+    let (_place, work, server) = start(|scope| WebhookLayer::of(scope, &SHOPIFY));
+    let deliver = |topic| {
+        let headers = [("X-Shopify-Topic", topic), ("X-Shopify-Event-Id", "evt_1")];
+        server.client().send("POST", "/hook", &headers, "{}").status
+    };
+    let topics = ["orders/create", "orders/updated", "orders/create", "orders/updated"];
+    assert_eq!(topics.map(deliver), [201, 201, 200, 200]);
+    assert_eq!(work.runs(), 2);
 }
 
 /// Slack's handshake has no event in it and reaches the inner service every time.

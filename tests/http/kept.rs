@@ -14,7 +14,7 @@ fn by_path(run: u32, request: &axum::extract::Request) -> axum::response::Respon
     (StatusCode::from_u16(status).expect("a status"), format!("run {run}")).into_response()
 }
 
-/// 2xx and 4xx are kept but for 408, 425 and 429, and a 4xx is kept as a refusal; 5xx and all else free the key.
+/// 2xx and 4xx are kept but for 4xx that ask to be tried again, and a 4xx is kept as a refusal; 5xx and all else free the key.
 #[test]
 fn final_statuses_are_kept_and_passing_ones_free_the_key() {
     for (status, kept) in [
@@ -23,7 +23,9 @@ fn final_statuses_are_kept_and_passing_ones_free_the_key() {
         (400, true),
         (404, true),
         (422, true),
+        (401, false),
         (408, false),
+        (421, false),
         (425, false),
         (429, false),
         (302, false),
@@ -198,6 +200,47 @@ fn a_streaming_reply_is_replayed_whole() {
         reply.expect(200, "first second of run 1");
         assert_eq!(reply.is_replayed(), replayed);
     }
+}
+
+/// A server ends a reply once it has sent what `Content-Length` says, and asks its body for nothing more: it is
+/// recorded all the same, within the limit of what is kept and over it.
+#[test]
+fn a_streaming_reply_with_a_length_in_its_head_is_recorded() {
+    for (limit, again) in [(1 << 10, 200), (10, 410)] {
+        let api = Api::start(
+            |layer| layer.reply_limit(limit),
+            |run, _| {
+                let script = crate::streaming::Script::unknown().data("this is ").data(format!("run {run}"));
+                let body = axum::body::Body::new(script);
+                Response::builder().header("content-length", "13").body(body).expect("a response")
+            },
+        );
+        api.client.post("k", "").expect(200, "this is run 1");
+        let reply = api.client.post("k", "");
+        assert_eq!((reply.status, reply.is_replayed(), api.work.runs()), (again, true, 1));
+    }
+}
+
+/// Trailers come with the repetition as they came with the first reply, over HTTP/1.1 too.
+#[test]
+fn trailers_are_replayed_over_http_1() {
+    let api = Api::start(
+        |layer| layer,
+        |_, _| {
+            let script = crate::streaming::Script::unknown().data("body").trailers("x-sum", "7");
+            let body = axum::body::Body::new(script);
+            Response::builder().header("trailer", "x-sum").body(body).expect("a response")
+        },
+    );
+    for _ in 0..2 {
+        let reply = crate::raw::exchange(
+            &api.server,
+            "POST /orders HTTP/1.1\r\nhost: h\r\nidempotency-key: k\r\nx-account: a\r\nte: trailers\r\n\
+             connection: close\r\ncontent-length: 0\r\n\r\n",
+        );
+        assert!(reply.ends_with("0\r\nx-sum: 7\r\n\r\n"), "{reply}");
+    }
+    assert_eq!(api.work.runs(), 1);
 }
 
 /// A streaming reply that breaks frees the key: the retry runs.

@@ -1,8 +1,10 @@
 //! Whose key it is, and what is one.
 
 use crate::client::statuses;
-use crate::common::HOUR;
-use crate::server::{Api, numbered};
+use crate::common::{HOUR, Place};
+use crate::server::{Api, OPEN, Server, Work, by_account, numbered};
+use axum::Router;
+use axum::extract::OriginalUri;
 use axum::http::HeaderName;
 use oncedb::http::Fingerprint;
 
@@ -91,6 +93,43 @@ fn what_makes_a_key_can_be_replaced() {
     api.place.clock.advance(HOUR);
     put("2", "{}").expect(201, "run 2 of /orders");
     api.client.post("k", "{}").expect(201, "run 3 of /orders");
+}
+
+/// Routes of different nests are different requests, although the router takes the nests' prefixes off: for a
+/// layer around the outer router as it is, inside of a nest by the URI that the router has kept.
+#[test]
+fn routes_of_different_nests_are_different_requests() {
+    for inside in [false, true] {
+        let place = Place::new();
+        let scope = place.open().scope("api").expect("the scope opens");
+        let (work, _entered) = Work::new(numbered);
+        work.open_gate(OPEN);
+        let mut layer = by_account(scope);
+        let mut nested = work.routes();
+        if inside {
+            layer = layer.fingerprint(Fingerprint::of_request_to(|parts| {
+                parts.extensions.get::<OriginalUri>().map(|uri| &uri.0)
+            }));
+            nested = nested.layer(layer.clone());
+        }
+        let mut routes = Router::new().nest("/v1", nested.clone()).nest("/v2", nested);
+        if !inside {
+            routes = routes.layer(layer);
+        }
+        let server = Server::start(routes);
+        let client = server.client();
+        let post =
+            |path| client.send("POST", path, &[("idempotency-key", "k"), ("x-account", "a")], "{}").status;
+        assert_eq!([post("/v1/orders"), post("/v2/orders"), post("/v1/orders")], [201, 422, 201]);
+        assert_eq!(work.runs(), 1);
+    }
+}
+
+/// A fingerprint that the store does not take is the program's fault and no caller's: 503, with the error.
+#[test]
+fn a_fingerprint_that_is_too_long_is_503() {
+    let api = Api::start(|layer| layer.fingerprint(Fingerprint::new(|_, _| Some(vec![0; 65]))), numbered);
+    assert_eq!((api.client.post("k", "{}").status, api.work.runs()), (503, 0));
 }
 
 /// A request body over the limit is 413 with the limit in it, whether its length is known or not; nothing

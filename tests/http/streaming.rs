@@ -58,7 +58,7 @@ impl Script {
         self.step(Step::Data(data.into()))
     }
 
-    fn trailers(self, name: &'static str, value: &'static str) -> Self {
+    pub fn trailers(self, name: &'static str, value: &'static str) -> Self {
         let mut trailers = HeaderMap::new();
         trailers.insert(name, HeaderValue::from_static(value));
         self.step(Step::Trailers(trailers))
@@ -230,6 +230,58 @@ fn the_last_frame_waits_for_the_completion() {
     }
 }
 
+/// A `Content-Length` in the head is a promise like the length of the body: the frame that keeps it waits for the
+/// completion, also if empty frames follow, and within the limit such a reply is collected.
+#[test]
+fn a_length_in_the_head_is_a_promise() {
+    fn with_length(len: &'static str, body: Script) -> Response<Script> {
+        Response::builder().header("content-length", len).body(body).expect("a response")
+    }
+    let long = || with_length("10", Script::unknown().data("12345").data("67890"));
+    let empty = || with_length("10", Script::unknown().data("12345").data("67890").data(""));
+    let by_body = || Response::new(Script::known(10).data("12345").data("67890").data(""));
+    for reply in [long as fn() -> Response<Script>, empty, by_body] {
+        let (disk, store, scope) = failing();
+        let mut reply = ask(&layer(&scope), reply, Script::known(0));
+        assert_eq!(next(&mut reply).expect("a frame").expect("no error"), "12345");
+        assert!(is_held(&store));
+        disk.inject(Fault::new(FaultKind::Io).on(Call::Sync).lasting());
+        let error = next(&mut reply).expect("the body breaks").expect_err("no last frame");
+        assert!(error.downcast_ref::<Error>().is_some_and(Error::needs_reopen), "{error}");
+    }
+    let (_place, _store, scope) = place();
+    let short = || with_length("4", Script::unknown().data("do").wait().data("ne"));
+    let mut reply = ask(&layer(&scope), short, Script::known(0));
+    assert!(is_done(&scope), "before its head is sent");
+    assert_eq!(text(&mut reply), "done");
+    assert_eq!(text(&mut replay(&scope)), "done");
+}
+
+/// A reply that is not as long as it promised, within the limit of what is kept or over it, breaks before its last
+/// frame and frees the key.
+#[test]
+fn a_reply_of_another_length_than_promised_frees_the_key() {
+    for (promised, frames) in [("4", 3), ("6", 3), ("14", 5), ("16", 5), ("9", 3), ("5", 5)] {
+        let (_place, store, scope) = place();
+        let script = move || (0..frames).fold(Script::unknown(), |script, _| script.data("abc"));
+        let inner = move || {
+            Response::builder().header("content-length", promised).body(script()).expect("a response")
+        };
+        let right = promised.parse() == Ok(3 * frames);
+        let mut reply = ask(&layer(&scope), inner, Script::known(0));
+        let mut broken = reply.status() == StatusCode::INTERNAL_SERVER_ERROR;
+        let mut sent = 0;
+        while let Some(frame) = (!broken).then(|| next(&mut reply)).flatten() {
+            match frame {
+                Ok(data) => sent += data.len(),
+                Err(_) => broken = true,
+            }
+        }
+        assert_eq!((broken, is_done(&scope), is_held(&store)), (!right, right, false), "{promised}");
+        assert!(right || sent < promised.parse().expect("a number"), "{promised}: it must not look whole");
+    }
+}
+
 /// The last frame comes through, with the length it was promised with, once the completion is durable.
 #[test]
 fn a_long_reply_of_known_length_comes_whole() {
@@ -257,6 +309,15 @@ fn trailers_are_replayed() {
     assert_eq!(next(&mut again).expect("a frame").expect("no error"), "a");
     assert_eq!(next(&mut again).expect("a frame").expect("no error"), trailers);
     assert!(next(&mut again).is_none());
+}
+
+/// What is never stored of the headers is never stored of the trailers.
+#[test]
+fn secrets_in_trailers_are_not_stored() {
+    let (_place, _store, scope) = place();
+    let mut reply = answer(&scope, || Script::unknown().data("a").trailers("set-cookie", "secret"));
+    assert!(text(&mut reply).contains("secret"), "they reach the first caller");
+    assert!(!text(&mut replay(&scope)).contains("secret"));
 }
 
 /// A gRPC reply whose trailers tell of a passing error frees the key.

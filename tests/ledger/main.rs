@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod callers;
 mod damage;
 mod disk;
 mod door;

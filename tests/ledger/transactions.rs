@@ -3,6 +3,7 @@
 use crate::common::{DAY, HOUR, SECOND};
 use crate::door::{Door, World, ask, duplicate, new, stale, through_both_doors};
 use crate::sqlite_door::Sqlite;
+use oncedb::sqlite::rusqlite::trace::{TraceEvent, TraceEventCodes};
 use oncedb::sqlite::rusqlite::{self, Connection, Transaction, TransactionBehavior};
 use oncedb::{Error, Ledger, Timestamp, sqlite};
 
@@ -173,6 +174,26 @@ fn two_connections_do_not_both_get_a_new() {
         let again = deferred(&two);
         assert!(ledger.claim(&again, id).unwrap().is_duplicate());
     }
+}
+
+/// Another connection makes a ledger's table while one that has no transaction asks about an id: the answer is a
+/// yes or a no, not an error.
+#[test]
+fn a_table_that_is_made_while_it_is_looked_for_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut asking, claiming) = (Sqlite::open(dir.path()), Sqlite::open(dir.path()));
+    let ledger = World::<Sqlite>::new().ledger();
+    let claims = ledger.clone();
+    let looks_for_the_table = move |event: TraceEvent<'_>| {
+        let TraceEvent::Stmt(_, text) = event else { return };
+        if text.contains("sqlite_master") {
+            let tx = Sqlite::begin(&claiming);
+            assert!(claims.claim(&tx, "evt_1").unwrap().is_new());
+            Sqlite::commit(tx);
+        }
+    };
+    asking.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(looks_for_the_table)).unwrap();
+    assert!(ledger.contains(&asking, "evt_1").unwrap());
 }
 
 /// The two doors' ledgers can be kept in one program, even under one name.
