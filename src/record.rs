@@ -23,9 +23,8 @@
 //! | segment, sequence number | 8, 8 | log start |
 //!
 //! v: a variable-length integer. Flag 1 of a done record: a refusal. Flags 8 and 16 of a released
-//! record: its cause; 32: it hides a completion that was taken back. Flag 4 of a mark: it hides a
-//! later one that was taken back. Integers are little-endian, times are nanoseconds of the store's
-//! timeline.
+//! record: its cause; 32: it hides a completion. Flag 4 of a mark: it hides a later one. Integers are
+//! little-endian, times are nanoseconds of the store's timeline.
 
 use std::time::Duration;
 
@@ -78,8 +77,8 @@ pub(crate) struct Released<'a> {
     pub(crate) expires_at: Time,
     pub(crate) attempt: u32,
     pub(crate) cause: Cause,
-    /// It hides a completion that was taken back: until it is durable, a crash brings that again.
-    pub(crate) taken_back: bool,
+    /// It hides a completion, forgotten or taken back: until this is durable, a crash may bring that again.
+    pub(crate) hides: bool,
     pub(crate) note: Option<&'a [u8]>,
 }
 
@@ -88,8 +87,8 @@ pub(crate) struct Mark<'a> {
     pub(crate) timestamp: Timestamp,
     pub(crate) applied_at: Time,
     pub(crate) expires_at: Time,
-    /// It hides a later mark that was taken back: until it is durable, a crash brings that again.
-    pub(crate) restored: bool,
+    /// It hides a later mark, forgotten or taken back: until this is durable, a crash may bring that again.
+    pub(crate) hides: bool,
     pub(crate) setter: Option<&'a [u8]>,
 }
 
@@ -141,11 +140,11 @@ const REPLY_OMITTED: u8 = 8;
 const REPLY_FAR: u8 = 12;
 const SEQUENCE: u8 = 1;
 const SETTER: u8 = 2;
-const RESTORED: u8 = 4;
+const MARK_HIDES: u8 = 4;
 const NOTE: u8 = 4;
 const ABORTED: u8 = 8;
 const LEASE_EXPIRED: u8 = 16;
-const TAKEN_BACK: u8 = 32;
+const RELEASED_HIDES: u8 = 32;
 
 /// Bytes before the key.
 const HEADER: usize = 4;
@@ -226,14 +225,14 @@ impl<'a> StoredRecord<'a> {
                     Cause::Aborted => ABORTED,
                     Cause::LeaseExpired => LEASE_EXPIRED,
                 };
-                let taken_back = if released.taken_back { TAKEN_BACK } else { 0 };
-                (RELEASED, cause | taken_back | note_flag(released.note))
+                let hides = if released.hides { RELEASED_HIDES } else { 0 };
+                (RELEASED, cause | hides | note_flag(released.note))
             }
             Body::Tombstone { .. } => (TOMBSTONE, 0),
             Body::Mark(mark) => {
                 let sequence = if mark.timestamp.as_sequence().is_some() { SEQUENCE } else { 0 };
-                let restored = if mark.restored { RESTORED } else { 0 };
-                (MARK, sequence | restored | if mark.setter.is_some() { SETTER } else { 0 })
+                let hides = if mark.hides { MARK_HIDES } else { 0 };
+                (MARK, sequence | hides | if mark.setter.is_some() { SETTER } else { 0 })
             }
             Body::Begin(begin) => (BEGIN, fingerprint_flag(begin.fingerprint) | note_flag(begin.note)),
             Body::LogStart { .. } => (LOG_START, 0),
@@ -262,7 +261,7 @@ impl<'a> StoredRecord<'a> {
                     reply: Reply::decode(&mut reader, flags & REPLY_FAR)?,
                 })
             }
-            RELEASED if flags & !(NOTE | ABORTED | LEASE_EXPIRED | TAKEN_BACK) == 0 => {
+            RELEASED if flags & !(NOTE | ABORTED | LEASE_EXPIRED | RELEASED_HIDES) == 0 => {
                 let expires_at = earlier(purge_at, reader.varint()?)?;
                 Body::Released(Released {
                     given_up_at: earlier(expires_at, reader.varint()?)?,
@@ -274,16 +273,16 @@ impl<'a> StoredRecord<'a> {
                         LEASE_EXPIRED => Cause::LeaseExpired,
                         _ => return None,
                     },
-                    taken_back: flags & TAKEN_BACK != 0,
+                    hides: flags & RELEASED_HIDES != 0,
                     note: optional(&mut reader, flags & NOTE != 0)?,
                 })
             }
             TOMBSTONE if flags == 0 => Body::Tombstone { forgotten_at: Time(reader.u64()?) },
-            MARK if flags & !(SEQUENCE | SETTER | RESTORED) == 0 => Body::Mark(Mark {
+            MARK if flags & !(SEQUENCE | SETTER | MARK_HIDES) == 0 => Body::Mark(Mark {
                 expires_at: earlier(purge_at, reader.varint()?)?,
                 applied_at: Time(reader.u64()?),
                 timestamp: timestamp_from_bits(reader.varint()?, flags & SEQUENCE != 0),
-                restored: flags & RESTORED != 0,
+                hides: flags & MARK_HIDES != 0,
                 setter: optional(&mut reader, flags & SETTER != 0)?,
             }),
             BEGIN if flags & !(FINGERPRINT | NOTE) == 0 => Body::Begin(Begin {
@@ -431,11 +430,11 @@ mod tests {
             }
             for cause in [Cause::Orphaned, Cause::Aborted, Cause::LeaseExpired] {
                 let given_up_at = completed_at;
-                let released = Released { given_up_at, expires_at, attempt, cause, taken_back: refusal, note: blob };
+                let released = Released { given_up_at, expires_at, attempt, cause, hides: refusal, note: blob };
                 round_trip(&StoredRecord { key, purge_at, body: Body::Released(released) });
             }
             for timestamp in [Timestamp::sequence(number), Timestamp::from_micros(micros)] {
-                let mark = Mark { timestamp, applied_at: claimed_at, expires_at, restored: refusal, setter: blob };
+                let mark = Mark { timestamp, applied_at: claimed_at, expires_at, hides: refusal, setter: blob };
                 let body = Body::Mark(mark);
                 round_trip(&StoredRecord { key, purge_at: Time::NEVER, body });
                 round_trip(&StoredRecord { key, purge_at, body });

@@ -52,10 +52,14 @@ pub enum Break {
     ExpireLate,
     /// A key is new before what freed it is durable.
     NewBeforeFreed,
+    /// What replaces the state that freed a key is not waited for as that was.
+    HideOnce,
     /// A mark does not last as long as the one that it replaces.
     ShortenMark,
     /// Room in the journal that was set aside for a claim is given back twice when that is overtaken.
     GiveRoomBackTwice,
+    /// The same when the caller of a claim in one step has its answer.
+    GiveRoomBackTwiceWhenDelivered,
 }
 
 /// Whether this break is on.
@@ -91,7 +95,7 @@ mod switch {
 #[cfg(feature = "sabotage")]
 impl Break {
     /// Every break.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::SkipSync,
         Self::AckBeforeSync,
         Self::RetrySync,
@@ -115,7 +119,9 @@ impl Break {
         Self::DropOrphans,
         Self::ExpireLate,
         Self::NewBeforeFreed,
+        Self::HideOnce,
         Self::ShortenMark,
         Self::GiveRoomBackTwice,
+        Self::GiveRoomBackTwiceWhenDelivered,
     ];
 }

@@ -1,5 +1,6 @@
 //! What went wrong once and must not again, each for its whole kind.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use oncedb::simulation::MemoryDisk;
 use oncedb::{
-    Cause, Durability, ManualClock, Options, Outcome, Retention, Scope, ScopeOptions, Settled, Store,
-    Timestamp,
+    Cause, Durability, Guard, ManualClock, Options, Outcome, Request, Retention, Scope, ScopeOptions,
+    Settled, Store, Timestamp,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -207,6 +208,107 @@ fn new_after_a_freed_completion_survives_a_crash() {
             );
         }
     }
+}
+
+const SOON: Durability = Durability::Interval(Duration::from_secs(3600));
+
+fn new(outcome: oncedb::Result<Outcome<Guard>>) -> Guard {
+    outcome.unwrap().into_new().unwrap()
+}
+
+fn soon(scope: &Scope) -> Request {
+    scope.request("a").durability(SOON)
+}
+
+fn event(scope: &Scope, at: i64) -> Request {
+    scope.request("b").order("e", Timestamp::from_secs(at)).durability(SOON)
+}
+
+/// A crash does not bring back what was freed once somebody was told `New`, also where a third one has
+/// had the key or the entity in between and waited for nothing.
+#[test]
+fn new_after_a_freed_key_that_somebody_else_has_had_survives_a_crash() {
+    type Between = fn(&Store, &Scope, &ManualClock);
+    let of_the_id: [(&str, Between); 5] = [
+        ("aborted", |_, scope, _| new(soon(scope).begin()).abort().unwrap()),
+        ("aborted twice", |_, scope, _| {
+            new(soon(scope).begin()).abort().unwrap();
+            new(soon(scope).begin()).abort().unwrap();
+        }),
+        ("lapsed", |_, scope, clock| {
+            std::mem::forget(new(soon(scope).lease(SECOND).begin()));
+            clock.advance(2 * SECOND);
+        }),
+        ("expired", |_, scope, clock| {
+            assert!(soon(scope).window(SECOND).claim().unwrap().is_new());
+            clock.advance(2 * SECOND);
+        }),
+        ("dropped", |store, scope, _| {
+            assert!(poll_once(&mut store.begin_requests_async([scope.request("a")])).is_pending());
+        }),
+    ];
+    let of_the_entity: [(&str, Between); 3] = [
+        ("completed", |_, scope, _| new(event(scope, 1).begin()).complete().unwrap()),
+        ("claimed", |_, scope, _| assert!(event(scope, 1).claim().unwrap().is_new())),
+        ("advanced", |_, scope, _| {
+            assert!(poll_once(&mut scope.advance_async("e", Timestamp::from_secs(1))).is_pending());
+        }),
+    ];
+    let cases = of_the_id.map(|case| (false, case)).into_iter();
+    let cases: Vec<_> = cases.chain(of_the_entity.map(|case| (true, case))).collect();
+    let mut brought_back = BTreeSet::new();
+    for seed in 0..3 {
+        for &(ordered, (name, between)) in &cases {
+            let place = Place { disk: MemoryDisk::new(seed), ..Place::new() };
+            let open = || place.options().threads(false).memory_limit(1 << 20).open("store").unwrap();
+            let ask = |scope: &Scope| {
+                let id = scope.request("a");
+                if ordered { id.order("e", Timestamp::from_secs(5)).begin() } else { id.begin() }
+            };
+            let store = open();
+            let scope = store.scope("s").unwrap();
+            if ordered {
+                let mut taken_back = event(&scope, 10).durability(Durability::Sync).claim_async();
+                assert!(poll_once(&mut taken_back).is_pending());
+                store.sync().unwrap();
+            } else {
+                assert!(scope.claim("a").unwrap().is_new());
+                assert!(poll_once(&mut scope.forget_async("a")).is_pending());
+            }
+            between(&store, &scope, &place.clock);
+            let told = new(ask(&scope));
+            place.disk.crash();
+            std::mem::forget(told);
+            drop((scope, store));
+            if ask(&open().scope("s").unwrap()).unwrap().into_new().is_none() {
+                brought_back.insert((name, seed));
+            }
+        }
+    }
+    assert!(brought_back.is_empty(), "no longer new, by seed: {brought_back:?}");
+}
+
+/// The same where a mark has replaced one that was to be kept for longer, and has expired.
+#[test]
+fn new_after_a_mark_that_has_expired_before_the_one_it_replaced_survives_a_crash() {
+    let place = Place::new();
+    let open = || place.options().threads(false).memory_limit(1 << 20).open("store").unwrap();
+    let shortly = ScopeOptions::new().mark_retention(Retention::For(SECOND));
+    let late = |scope: &Scope| scope.request("a").order("e", Timestamp::from_secs(5)).begin();
+    let store = open();
+    assert!(event(&store.scope("s").unwrap(), 10).claim().unwrap().is_new());
+    store.close().unwrap();
+    let store = open();
+    let scope = store.scope_with("s", shortly.clone()).unwrap();
+    let next = scope.request("c").order("e", Timestamp::from_secs(20));
+    assert!(next.durability(SOON).claim().unwrap().is_new());
+    place.clock.advance(2 * SECOND);
+    let told = new(late(&scope));
+    place.disk.crash();
+    std::mem::forget(told);
+    drop((scope, store));
+    let again = late(&open().scope_with("s", shortly).unwrap()).unwrap();
+    assert!(matches!(again, Outcome::New(_)), "it was given out as new: {again:?}");
 }
 
 #[test]

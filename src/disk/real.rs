@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::Arc;
 
 use super::{Disk, DiskFile, Lock};
@@ -31,7 +32,7 @@ impl Disk for RealDisk {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Box::new(RealLock { _file: file })),
+            Ok(()) => Ok(Box::new(RealLock { file, holder: process::id() })),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -68,17 +69,28 @@ impl Disk for RealDisk {
 
     fn random(&self) -> u64 {
         // The standard library keys its hasher from the operating system's entropy.
-        RandomState::new().hash_one(std::process::id())
+        RandomState::new().hash_one(process::id())
     }
 }
 
 /// The lock goes with the open file, so the kernel frees it when the process dies.
 #[derive(Debug)]
 struct RealLock {
-    _file: File,
+    file: File,
+    holder: u32,
 }
 
 impl Lock for RealLock {}
+
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        // Closing is not enough: a process that is being started shares the open file until it runs its own
+        // program. A fork of this one must not unlock what is not its own.
+        if self.holder == process::id() {
+            drop(self.file.unlock());
+        }
+    }
+}
 
 #[derive(Debug)]
 struct RealFile {
@@ -114,5 +126,36 @@ impl DiskFile for RealFile {
     #[cfg(not(target_os = "linux"))]
     fn drop_cache(&self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that is being started shares every open file for a moment.
+    #[test]
+    fn a_lock_that_is_given_up_is_free_though_its_file_is_still_open_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).unwrap();
+        file.try_lock().unwrap();
+        let elsewhere = file.try_clone().unwrap();
+        drop(RealLock { file, holder: process::id() });
+        let next = RealDisk.lock(&path).unwrap();
+        drop(elsewhere);
+        assert_eq!(RealDisk.lock(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(next);
+    }
+
+    #[test]
+    fn a_fork_of_the_holder_does_not_give_up_its_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).unwrap();
+        file.try_lock().unwrap();
+        let inherited = file.try_clone().unwrap();
+        drop(RealLock { file: inherited, holder: 0 });
+        assert_eq!(RealDisk.lock(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 }

@@ -342,6 +342,7 @@ impl Engine {
             timestamp: order.timestamp,
             retention: order.retention,
             shadow: mark.shadow,
+            hides: self.still_hides(mark.hides, mark.seq),
             mark_before,
             set_by,
             outer_before,
@@ -360,7 +361,7 @@ impl Engine {
             ask.durability,
             ask.fingerprint.clone(),
             order,
-            (batch, past.shadow),
+            (batch, past.shadow, self.still_hides(past.hides, past.seq)),
             self.options.max_note_len,
         )
     }
@@ -412,12 +413,13 @@ impl Engine {
         let purge_at = expires_at.max(past.shadow);
         let record = StoredRecord { key: &ask.key.bytes, purge_at, body: Body::Done(done) }.to_bytes();
         let mark_record = ask.order.as_ref().map(|order| {
+            let hides = self.still_hides(mark_before.hides, mark_before.seq);
             mark_record(
                 &order.entity,
                 order.timestamp,
                 order.retention,
                 now,
-                mark_before.shadow,
+                (mark_before.shadow, hides),
                 Some(ask.key.name()),
             )
         });
@@ -497,14 +499,14 @@ pub(super) fn mark_record(
     timestamp: Timestamp,
     retention: Retention,
     now: Time,
-    shadow: Time,
+    (shadow, hides): (Time, bool),
     setter: Option<&[u8]>,
 ) -> Vec<u8> {
     let expires_at = match retention {
         Retention::For(length) => now.after(length),
         Retention::Forever => Time::NEVER,
     };
-    let mark = Mark { timestamp, applied_at: now, expires_at, restored: false, setter };
+    let mark = Mark { timestamp, applied_at: now, expires_at, hides, setter };
     let purge_at = if sabotage::is(Break::ShortenMark) { expires_at } else { expires_at.max(shadow) };
     StoredRecord { key: &entity.bytes, purge_at, body: Body::Mark(mark) }.to_bytes()
 }
@@ -518,7 +520,7 @@ pub(super) fn released_record(attempt: &Attempt, cause: Cause, now: Time) -> Vec
         expires_at,
         attempt: attempt.number,
         cause,
-        taken_back: false,
+        hides: attempt.hides,
         note: note.as_deref(),
     };
     let body = Body::Released(released);

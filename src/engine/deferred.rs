@@ -17,12 +17,16 @@ use crate::live::attempt::{Order, wake};
 use crate::live::map::Locked;
 use crate::live::{Attempt, Owner, Phase, State};
 use crate::record::{Body, Mark, Released, StoredRecord, key_of};
+use crate::sabotage::{self, Break};
 
 impl Engine {
     /// The caller has its answer: from here on the claim stays.
     pub(crate) fn deliver(&self, granted: &Granted) {
         let Grant::Completed { record, reserved, holder, .. } = &granted.grant else { return };
         self.journal.unreserve(*reserved);
+        if sabotage::is(Break::GiveRoomBackTwiceWhenDelivered) {
+            self.journal.unreserve(*reserved);
+        }
         if let Some(attempt) = holder {
             let phase = Phase::Completed { seq: granted.seq, record: Arc::clone(record) };
             self.release_entity(attempt, phase);
@@ -92,7 +96,7 @@ impl Engine {
                 expires_at: done.expires_at,
                 attempt: done.attempt,
                 cause: Cause::Aborted,
-                taken_back: true,
+                hides: true,
                 note,
             };
             Some(StoredRecord { key: bytes, purge_at, body: Body::Released(released) }.to_bytes())
@@ -150,7 +154,7 @@ fn mark_taken_back(
     let body = match before.map(|record| record.body) {
         Some(Body::Mark(mark)) => {
             let setter = mark.setter.filter(|setter| setter.len() <= limit);
-            Body::Mark(Mark { restored: true, setter, ..mark })
+            Body::Mark(Mark { hides: true, setter, ..mark })
         }
         _ => Body::Tombstone { forgotten_at: now },
     };

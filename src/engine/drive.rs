@@ -88,6 +88,12 @@ impl Engine {
         (waits && seq > self.journal.durable()).then_some(Wait::Frame(seq))
     }
 
+    /// Whether a crash could still bring back what this state hides. What replaces it hides the same, and is
+    /// waited for like it.
+    pub(super) fn still_hides(&self, hides: bool, seq: u64) -> bool {
+        hides && seq > self.journal.durable() && !sabotage::is(Break::HideOnce)
+    }
+
     /// Has everything synced though nobody waits.
     pub(crate) fn sync_soon(&self) {
         self.journal.sync_soon();

@@ -72,7 +72,8 @@ impl Engine {
         if let Some(wait) = self.no_room(super::claim::cost_of_mark(&order.entity), patience)? {
             return Ok(Step::Wait(wait));
         }
-        let record = mark_record(&order.entity, order.timestamp, order.retention, now, mark.shadow, None);
+        let before = (mark.shadow, self.still_hides(mark.hides, mark.seq));
+        let record = mark_record(&order.entity, order.timestamp, order.retention, now, before, None);
         let haste = self.options.durability.haste();
         let seq = match self.journal.append(&[&record], Room::Claim { reserve: 0 }, haste) {
             Ok(seq) => seq,

@@ -368,7 +368,7 @@ pub(super) fn adopt_orphans(live: &LiveMap, released: u64, now: Time) -> u64 {
                 expires_at,
                 attempt: begin.attempt,
                 cause: Cause::Orphaned,
-                taken_back: false,
+                hides: false,
                 note: begin.note,
             });
             let body =

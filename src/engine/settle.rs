@@ -86,7 +86,14 @@ impl Engine {
         let record = StoredRecord { key: &attempt.key.bytes, purge_at, body: Body::Done(done) }.to_bytes();
         let mark = attempt.order.as_ref().map(|order| {
             let setter = Some(attempt.key.name());
-            mark_record(&order.entity, order.timestamp, order.retention, now, order.shadow, setter)
+            mark_record(
+                &order.entity,
+                order.timestamp,
+                order.retention,
+                now,
+                (order.shadow, order.hides),
+                setter,
+            )
         });
         let room = Room::Settle { reserved: attempt.progress().reserved };
         let haste = self.durability(attempt.durability).haste();

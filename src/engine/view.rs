@@ -11,7 +11,7 @@ use crate::guard::{Cause, Previous};
 use crate::key::Key;
 use crate::live::map::Locked;
 use crate::live::{Attempt, Shard, State};
-use crate::record::{Body, Done, Mark, Reply, StoredRecord};
+use crate::record::{Body, Done, Reply, StoredRecord};
 use crate::runs::{Found, RunSet};
 use crate::sabotage::{self, Break};
 use crate::timestamp::Timestamp;
@@ -161,7 +161,7 @@ fn lapsed(attempt: &Arc<Attempt>, seq: u64) -> Past {
         previous: Some(Previous { cause: Cause::LeaseExpired, attempt: attempt.number, note }),
         seq,
         freed: true,
-        hides: false,
+        hides: attempt.hides,
         lapsed: Some(Arc::clone(attempt)),
     }
 }
@@ -184,10 +184,11 @@ fn id_of_record(bytes: &Arc<[u8]>, seq: u64, now: Time) -> Result<IdView> {
                 attempt: released.attempt,
                 note: released.note.map(<[u8]>::to_vec),
             });
-            IdView::Absent(Past { freed: previous.is_some(), previous, hides: released.taken_back, ..past })
+            IdView::Absent(Past { freed: previous.is_some(), previous, hides: released.hides, ..past })
         }
         Body::Tombstone { .. } => IdView::Absent(Past { freed: true, hides: true, ..past }),
-        _ => IdView::Absent(past),
+        // It has expired before what it replaced would have.
+        _ => IdView::Absent(Past { hides: !sabotage::is(Break::HideOnce), ..past }),
     })
 }
 
@@ -216,7 +217,11 @@ pub(crate) fn mark_view(
         (None, None) => return Ok(MarkView::default()),
     };
     let StoredRecord { purge_at: shadow, body, .. } = decode(bytes)?;
-    let hides = matches!(body, Body::Tombstone { .. } | Body::Mark(Mark { restored: true, .. }));
+    let hides = match body {
+        // Expired before what it replaced would have.
+        Body::Mark(mark) => mark.hides || (mark.expires_at <= now && !sabotage::is(Break::HideOnce)),
+        _ => true,
+    };
     let shown = match before {
         Some(attempt) => attempt.order.as_ref().and_then(|order| order.outer_before.as_ref()),
         None => Some(bytes),

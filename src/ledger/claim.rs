@@ -112,7 +112,7 @@ impl Terms {
                     Retention::Forever => Time::NEVER,
                 };
                 let setter = Some(wish.id);
-                let mark = record::Mark { timestamp, applied_at: now, expires_at, restored: false, setter };
+                let mark = record::Mark { timestamp, applied_at: now, expires_at, hides: false, setter };
                 let value = self.seal.record(Kind::Mark, entity, expires_at, Body::Mark(mark));
                 let (name, value) = (entity, &value[..]);
                 let mark = NewRow { kind: Kind::Mark, name, value, expires_at, replaced: old_mark };

@@ -34,6 +34,8 @@ pub(crate) struct Attempt {
     pub(crate) batch: u64,
     /// The `purge_at` of what this attempt replaced; its own records must last as long.
     pub(crate) shadow: Time,
+    /// The frame that freed the key hides a completion and was not durable when this began.
+    pub(crate) hides: bool,
     progress: Mutex<Progress>,
 }
 
@@ -45,7 +47,9 @@ pub(crate) struct Order {
     pub(crate) retention: Retention,
     /// The `purge_at` of the entity's mark when the attempt began.
     pub(crate) shadow: Time,
-    /// That mark, in case the attempt is taken back after it was replaced.
+    /// The frame that made that mark hides a later one and was not durable when the attempt began.
+    pub(crate) hides: bool,
+    /// The entity's mark, in case the attempt is taken back after it was replaced.
     pub(crate) mark_before: Option<Arc<[u8]>>,
     /// The claim of the same batch that set that mark.
     pub(crate) set_by: Option<Arc<Attempt>>,
@@ -113,7 +117,7 @@ impl Attempt {
         durability: Option<Durability>,
         fingerprint: Option<Box<[u8]>>,
         order: Option<Order>,
-        (batch, shadow): (u64, Time),
+        (batch, shadow, hides): (u64, Time, bool),
         max_note: usize,
     ) -> Self {
         // A note from before the limit was lowered is still in `previous`.
@@ -142,6 +146,7 @@ impl Attempt {
             previous,
             batch,
             shadow,
+            hides,
             progress,
         }
     }

@@ -129,6 +129,9 @@ impl World {
         if ask.durable && !self.is_durable() {
             request = request.durability(Durability::Sync);
         }
+        if !ask.durable && self.is_durable() {
+            request = request.durability(Durability::Interval(Duration::from_secs(3600)));
+        }
         request
     }
 
@@ -308,16 +311,17 @@ impl World {
         true
     }
 
+    /// Somebody else asks, perhaps after a third one who waited for nothing and gave the key up.
     fn ask_again(&mut self, key: Key, order: Option<(Entity, u64)>) {
+        let ask = Ask { key, print: None, order, window: WINDOWS[key.0], lease: NEVER, durable: true };
+        if self.has_power() && self.pick(2) == 0 {
+            self.begin_as(Ask { durable: false, print: None, ..ask });
+            if let State::Running(running) = self.state(key) {
+                self.give_up(key, running);
+            }
+        }
         if self.has_power() {
-            self.begin_as(Ask {
-                key,
-                print: None,
-                order,
-                window: WINDOWS[key.0],
-                lease: NEVER,
-                durable: true,
-            });
+            self.begin_as(ask);
         }
     }
 
@@ -509,7 +513,12 @@ impl World {
     }
 
     fn abort(&mut self) {
-        let Some((key, running)) = self.any_held() else { return };
+        if let Some((key, running)) = self.any_held() {
+            self.give_up(key, running);
+        }
+    }
+
+    fn give_up(&mut self, key: Key, running: Running) {
         let Some(guard) = self.take_guard(key) else { return };
         let released = Released {
             attempt: running.attempt,

@@ -163,7 +163,7 @@ pub fn torn_tail(seed: u64) -> Tally {
 }
 
 /// Two callers: one of them frees a key and does not wait to be told, the other one asks for that key at
-/// once; then the power goes.
+/// once, or after a third one that had it for a moment; then the power goes.
 pub fn two_callers(seed: u64) -> Tally {
     let mut world = World::new(seed, Setup { durability: Durability::Sync, threads: false });
     for _ in 0..3 {

@@ -33,6 +33,11 @@ pub fn promised_room(seed: u64) -> Tally {
     for number in 0..8 + dice.below(24) {
         held.push((number, begin(&scope, number).expect("there is room")));
     }
+    if dice.below(2) == 0 {
+        // What was set aside to take these back is free again, and no more than that.
+        let others = scope.claim_many((0..8 + dice.below(24)).map(|number| format!("other_{number}")));
+        assert!(others.expect("there is room").iter().all(Outcome::is_new));
+    }
     for _ in 0..dice.below(4) {
         change_hands(&mut held, &scope, &clock, &mut dice);
     }

@@ -537,6 +537,34 @@ mod tests {
         assert_eq!(fates.len(), 4);
     }
 
+    /// As with `O_TRUNC`: no new file takes the place of the old one.
+    #[test]
+    fn a_creation_over_a_file_empties_that_file_for_all_who_have_it_open() {
+        let mut fates = HashSet::new();
+        for seed in 0..64 {
+            let (disk, before) = with_file(seed);
+            write_all_at(&*before, b"before", 0).unwrap();
+            before.sync().unwrap();
+            disk.sync_dir(DIR.as_ref()).unwrap();
+            let after = disk.create(PATH.as_ref()).unwrap();
+            assert_eq!((before.len().unwrap(), after.len().unwrap()), (0, 0));
+            write_all_at(&*after, b"new", 0).unwrap();
+            let mut seen = [0; 3];
+            read_exact_at(&*before, &mut seen, 0).unwrap();
+            assert_eq!(&seen, b"new");
+            if seed % 2 == 0 {
+                before.sync().unwrap();
+                disk.crash();
+                assert_eq!(disk.contents(PATH).unwrap(), b"new", "the name was durable already");
+            } else {
+                disk.crash();
+                fates.insert(disk.contents(PATH).unwrap());
+            }
+        }
+        let possible: [&[u8]; 4] = [b"before", b"newore", b"new", b""];
+        assert_eq!(fates, possible.into_iter().map(<[u8]>::to_vec).collect(), "each change is kept or lost");
+    }
+
     #[test]
     fn the_lock_is_exclusive_and_dies_with_its_holder() {
         let disk = MemoryDisk::new(0);
