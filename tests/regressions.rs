@@ -32,7 +32,7 @@ impl Place {
     }
 
     fn options(&self) -> Options {
-        Store::options().disk(&self.disk).clock(self.clock.clone())
+        Store::options().memory_limit(1 << 20).disk(&self.disk).clock(self.clock.clone())
     }
 
     fn open(&self) -> Store {
@@ -184,7 +184,7 @@ fn what_a_claim_leaves_when_it_is_taken_back_is_what_it_found() {
 fn new_after_a_freed_completion_survives_a_crash() {
     for seed in 0..40 {
         let disk = MemoryDisk::new(seed);
-        let options = || Store::options().disk(&disk);
+        let options = || Store::options().memory_limit(1 << 20).disk(&disk);
         let store = options().open("store").unwrap();
         let scope = store.scope("s").unwrap();
         let mut taken = scope.claim_async("taken");
@@ -375,7 +375,7 @@ fn an_interval_does_not_keep_claims_from_the_kernel() {
 fn new_after_a_mark_that_was_taken_back_survives_a_crash() {
     for seed in 0..40 {
         let disk = MemoryDisk::new(seed);
-        let options = || Store::options().disk(&disk);
+        let options = || Store::options().memory_limit(1 << 20).disk(&disk);
         let store = options().open("store").unwrap();
         let scope = store.scope("s").unwrap();
         let event = |id: &str, entity: &str, at| scope.request(id).order(entity, Timestamp::from_secs(at));
