@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 use std::fmt::Debug;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
 use oncedb::Outcome;
@@ -54,6 +56,10 @@ impl Dice {
         self.used += len;
         bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
+}
+
+pub fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 pub fn noon() -> SystemTime {
