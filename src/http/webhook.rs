@@ -150,9 +150,15 @@ impl WebhookLayer {
     ///
     /// If the convention names none, or the layer has no convention: use [`order`](Self::order).
     #[must_use]
+    #[track_caller]
     pub fn entity(self, entity: impl Into<Source>) -> Self {
         let changed = self.config.changed;
-        self.order(entity, changed.expect("the convention says where the time of change is"))
+        self.order(
+            entity,
+            changed.expect(
+                "no convention says where the time of change is; use `order` with a time instead of `entity`",
+            ),
+        )
     }
 
     /// Which replies complete the claim: [`Rule::success`] by default.

@@ -137,9 +137,9 @@ impl Ledger {
         self.terms.last_applied(entity.as_ref(), || tables::readable(tx, &self.terms.seal))
     }
 
-    /// Stores the response of an id that this transaction has claimed, for a reply that is known only once
-    /// the work is done: whether the id is there. It takes the place of a response that the id has;
-    /// fingerprint, times and marks stay.
+    /// Stores the response of an id that is claimed, for a reply that is known only once the work is done:
+    /// whether the id is there. Call it in the transaction that claimed; a response that the id has, also from
+    /// an earlier transaction, is replaced. Fingerprint, times and marks stay.
     ///
     /// ```
     /// # use oncedb::redb::{Database, backends::InMemoryBackend};
