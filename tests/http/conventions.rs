@@ -116,7 +116,7 @@ fn a_handshake_passes() {
 
 /// A convention without a time of change does not order by it: that is said when the layer is made.
 #[test]
-#[should_panic(expected = "the convention says where the time of change is")]
+#[should_panic(expected = "no convention says where the time of change is")]
 fn a_convention_without_a_time_cannot_order() {
     let scope = Place::new().open().scope("events").expect("the scope opens");
     let _ = WebhookLayer::of(scope, &GITHUB).entity(Where::Json("repository.id"));
