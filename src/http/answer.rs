@@ -69,6 +69,12 @@ impl<B, E> fmt::Debug for Answering<B, E> {
     }
 }
 
+/// The service that was ready is the one to call; its clone is to be asked anew.
+pub(crate) fn take_ready<S: Clone>(inner: &mut S) -> S {
+    let next = inner.clone();
+    std::mem::replace(inner, next)
+}
+
 /// The inner service's own response.
 pub(crate) fn pass<B>(response: Response<B>, verdict: Verdict) -> Response<ReplyBody<B>> {
     marked(response.map(ReplyBody::passed), verdict)

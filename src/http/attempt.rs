@@ -1,12 +1,15 @@
-//! The attempt that a handler is, and the layer that owns it.
+//! The attempt that a handler is, how it is asked for, and the layer that owns it.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Previous};
 use crate::outcome::Shortened;
 use crate::pending::Pending;
+use crate::request::Request;
+use crate::scope::Scope;
 use crate::sync::Mutex;
 
 /// In the extensions of every request that a layer lets through as new: what attempt this is, and
@@ -96,6 +99,29 @@ impl fmt::Debug for Attempt {
             .field("number", &self.number())
             .field("previous", &self.previous())
             .finish_non_exhaustive()
+    }
+}
+
+/// What both layers ask for with each claim.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Terms {
+    pub(crate) window: Option<Duration>,
+    pub(crate) lease: Option<Duration>,
+}
+
+impl Terms {
+    pub(crate) fn request(&self, scope: &Scope, id: &[u8], fingerprint: Option<&[u8]>) -> Request {
+        let mut request = scope.request(id);
+        if let Some(fingerprint) = fingerprint {
+            request = request.fingerprint(fingerprint);
+        }
+        if let Some(window) = self.window {
+            request = request.window(window);
+        }
+        if let Some(lease) = self.lease {
+            request = request.lease(lease);
+        }
+        request
     }
 }
 

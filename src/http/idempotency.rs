@@ -12,7 +12,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::answer::{self, Answering, Verdict};
-use super::attempt::Owner;
+use super::attempt::{Owner, Terms};
 use super::dialect::{Dialect, Refusal};
 use super::fingerprint::Fingerprint;
 use super::headers;
@@ -95,8 +95,7 @@ struct Config {
     headers: Arc<Choice<HeaderName>>,
     request_limit: usize,
     reply_limit: usize,
-    window: Option<Duration>,
-    lease: Option<Duration>,
+    terms: Terms,
 }
 
 impl fmt::Debug for Config {
@@ -108,8 +107,7 @@ impl fmt::Debug for Config {
             .field("dialect", &self.dialect)
             .field("request_limit", &self.request_limit)
             .field("reply_limit", &self.reply_limit)
-            .field("window", &self.window)
-            .field("lease", &self.lease)
+            .field("terms", &self.terms)
             .finish_non_exhaustive()
     }
 }
@@ -135,8 +133,7 @@ impl IdempotencyLayer {
             headers: Arc::new(|_| true),
             request_limit: REQUEST_LIMIT,
             reply_limit: REPLY_LIMIT,
-            window: None,
-            lease: None,
+            terms: Terms::default(),
         };
         Self { config: Arc::new(config) }
     }
@@ -211,14 +208,14 @@ impl IdempotencyLayer {
     /// How long a reply is kept: 1 second to 100 years. The scope's window by default.
     #[must_use]
     pub fn window(self, length: Duration) -> Self {
-        self.with(|config| config.window = Some(length))
+        self.with(|config| config.terms.window = Some(length))
     }
 
     /// After how long another request may take over from a handler that has not ended; the scope's lease by
     /// default. See [`Request::lease`](crate::Request::lease).
     #[must_use]
     pub fn lease(self, length: Duration) -> Self {
-        self.with(|config| config.lease = Some(length))
+        self.with(|config| config.terms.lease = Some(length))
     }
 }
 
@@ -255,9 +252,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The service that was ready is the one to call.
-        let next = self.inner.clone();
-        let inner = std::mem::replace(&mut self.inner, next);
+        let inner = answer::take_ready(&mut self.inner);
         let config = Arc::clone(&self.config);
         Answering::new(async move { config.answer(inner, request).await })
     }
@@ -332,7 +327,7 @@ impl Config {
         } else {
             (self.fingerprint.of(&parts, &[]), RequestBody::original(body))
         };
-        let guard = match self.request(&id, fingerprint.as_deref()).begin_async().await {
+        let guard = match self.terms.request(&self.scope, &id, fingerprint.as_deref()).begin_async().await {
             Ok(Outcome::New(guard)) => guard,
             Ok(Outcome::Duplicate(record)) => return Ok(self.replay(&record)),
             Ok(Outcome::InProgress(running)) => {
@@ -353,20 +348,6 @@ impl Config {
         request.extensions_mut().insert(attempt);
         let response = inner.call(request).await?;
         Ok(self.record(owner, response, is_head).await)
-    }
-
-    fn request(&self, id: &[u8], fingerprint: Option<&[u8]>) -> crate::Request {
-        let mut request = self.scope.request(id);
-        if let Some(fingerprint) = fingerprint {
-            request = request.fingerprint(fingerprint);
-        }
-        if let Some(window) = self.window {
-            request = request.window(window);
-        }
-        if let Some(lease) = self.lease {
-            request = request.lease(lease);
-        }
-        request
     }
 
     /// Stores the reply, before or while it is sent.

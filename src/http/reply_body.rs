@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
@@ -31,7 +30,7 @@ pin_project! {
     enum Kind<B> {
         Passed { #[pin] body: B },
         Recorded { #[pin] recorder: Recorder<B> },
-        Whole { data: Option<Bytes>, trailers: Option<HeaderMap> },
+        Whole { whole: Buffered },
     }
 }
 
@@ -45,8 +44,7 @@ impl<B> ReplyBody<B> {
     }
 
     pub(crate) fn whole(whole: Buffered) -> Self {
-        let data = Some(whole.data).filter(|data| !data.is_empty());
-        Self { kind: Kind::Whole { data, trailers: whole.trailers } }
+        Self { kind: Kind::Whole { whole } }
     }
 }
 
@@ -70,9 +68,7 @@ where
                 )
             }
             KindProjection::Recorded { recorder } => recorder.poll_frame(context),
-            KindProjection::Whole { data, trailers } => Poll::Ready(
-                data.take().map(Frame::data).or_else(|| trailers.take().map(Frame::trailers)).map(Ok),
-            ),
+            KindProjection::Whole { whole } => Poll::Ready(whole.next_frame().map(Ok)),
         }
     }
 
@@ -80,7 +76,7 @@ where
         match &self.kind {
             Kind::Passed { body } => body.is_end_stream(),
             Kind::Recorded { recorder } => recorder.is_end_stream(),
-            Kind::Whole { data, trailers } => data.is_none() && trailers.is_none(),
+            Kind::Whole { whole } => whole.is_over(),
         }
     }
 
@@ -89,10 +85,8 @@ where
             Kind::Passed { body } => body.size_hint(),
             Kind::Recorded { recorder } => recorder.size_hint(),
             // HTTP/1.1 sends trailers only after a body whose length it was not told.
-            Kind::Whole { trailers: Some(_), .. } => SizeHint::default(),
-            Kind::Whole { data, trailers: None } => {
-                SizeHint::with_exact(data.as_ref().map_or(0, |data| data.len() as u64))
-            }
+            Kind::Whole { whole } if whole.trailers.is_some() => SizeHint::default(),
+            Kind::Whole { whole } => SizeHint::with_exact(whole.data.len() as u64),
         }
     }
 }

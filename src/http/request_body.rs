@@ -22,7 +22,7 @@ pin_project! {
     #[project = KindProjection]
     enum Kind<B> {
         Original { #[pin] body: B },
-        Buffered { data: Option<Bytes>, trailers: Option<HeaderMap> },
+        Buffered { whole: Buffered },
     }
 }
 
@@ -32,8 +32,7 @@ impl<B> RequestBody<B> {
     }
 
     pub(crate) fn buffered(whole: Buffered) -> Self {
-        let data = Some(whole.data).filter(|data| !data.is_empty());
-        Self { kind: Kind::Buffered { data, trailers: whole.trailers } }
+        Self { kind: Kind::Buffered { whole } }
     }
 }
 
@@ -50,25 +49,21 @@ impl<B: Body> Body for RequestBody<B> {
                 let frame = ready!(body.poll_frame(context));
                 Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(to_bytes))))
             }
-            KindProjection::Buffered { data, trailers } => Poll::Ready(
-                data.take().map(Frame::data).or_else(|| trailers.take().map(Frame::trailers)).map(Ok),
-            ),
+            KindProjection::Buffered { whole } => Poll::Ready(whole.next_frame().map(Ok)),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Original { body } => body.is_end_stream(),
-            Kind::Buffered { data, trailers } => data.is_none() && trailers.is_none(),
+            Kind::Buffered { whole } => whole.is_over(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Original { body } => body.size_hint(),
-            Kind::Buffered { data, .. } => {
-                SizeHint::with_exact(data.as_ref().map_or(0, |data| data.len() as u64))
-            }
+            Kind::Buffered { whole } => SizeHint::with_exact(whole.data.len() as u64),
         }
     }
 }
@@ -77,7 +72,7 @@ impl<B> fmt::Debug for RequestBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let buffered = match &self.kind {
             Kind::Original { .. } => None,
-            Kind::Buffered { data, .. } => Some(data.as_ref().map_or(0, Bytes::len)),
+            Kind::Buffered { whole } => Some(whole.data.len()),
         };
         f.debug_struct("RequestBody").field("buffered", &buffered).finish_non_exhaustive()
     }
@@ -88,6 +83,20 @@ impl<B> fmt::Debug for RequestBody<B> {
 pub(crate) struct Buffered {
     pub(crate) data: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
+}
+
+impl Buffered {
+    /// What is left of it, piece by piece.
+    pub(crate) fn next_frame(&mut self) -> Option<Frame<Bytes>> {
+        if self.data.is_empty() {
+            return self.trailers.take().map(Frame::trailers);
+        }
+        Some(Frame::data(std::mem::take(&mut self.data)))
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.data.is_empty() && self.trailers.is_none()
+    }
 }
 
 /// Why a body could not be read to its end.

@@ -12,7 +12,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::answer::{self, Answering, Verdict};
-use super::attempt::Owner;
+use super::attempt::{Owner, Terms};
 use super::convention::Convention;
 use super::fingerprint::Fingerprint;
 use super::patience::Patience;
@@ -79,8 +79,7 @@ struct Config {
     completes: Rule,
     patience: Option<Patience>,
     body_limit: usize,
-    window: Option<Duration>,
-    lease: Option<Duration>,
+    terms: Terms,
 }
 
 /// The longest body that is looked into, unless another limit is set, in bytes.
@@ -100,8 +99,7 @@ impl WebhookLayer {
             completes: Rule::success(),
             patience: None,
             body_limit: BODY_LIMIT,
-            window: None,
-            lease: None,
+            terms: Terms::default(),
         };
         Self { config: Arc::new(config) }
     }
@@ -113,7 +111,7 @@ impl WebhookLayer {
         Self::new(scope).with(|config| {
             config.id = id.into();
             config.changed = changed;
-            config.window = Some(window);
+            config.terms.window = Some(window);
             config.handshake = handshake.map(|(place, value)| (place.into(), value));
         })
     }
@@ -187,14 +185,14 @@ impl WebhookLayer {
     /// the scope's, by default.
     #[must_use]
     pub fn window(self, length: Duration) -> Self {
-        self.with(|config| config.window = Some(length))
+        self.with(|config| config.terms.window = Some(length))
     }
 
     /// After how long another delivery may take over from a handler that has not ended; the scope's lease by
     /// default. See [`Request::lease`](crate::Request::lease).
     #[must_use]
     pub fn lease(self, length: Duration) -> Self {
-        self.with(|config| config.lease = Some(length))
+        self.with(|config| config.terms.lease = Some(length))
     }
 }
 
@@ -230,9 +228,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The service that was ready is the one to call.
-        let next = self.inner.clone();
-        let inner = std::mem::replace(&mut self.inner, next);
+        let inner = answer::take_ready(&mut self.inner);
         let config = Arc::clone(&self.config);
         Answering::new(async move { config.answer(inner, request).await })
     }
@@ -287,20 +283,11 @@ impl Config {
     }
 
     fn request(&self, event: &Event) -> crate::Request {
-        let mut request = self.scope.request(&event.id);
-        if let Some(fingerprint) = &event.fingerprint {
-            request = request.fingerprint(fingerprint);
+        let request = self.terms.request(&self.scope, &event.id, event.fingerprint.as_deref());
+        match &event.order {
+            Some((entity, time)) => request.order(entity, *time),
+            None => request,
         }
-        if let Some((entity, time)) = &event.order {
-            request = request.order(entity, *time);
-        }
-        if let Some(window) = self.window {
-            request = request.window(window);
-        }
-        if let Some(lease) = self.lease {
-            request = request.lease(lease);
-        }
-        request
     }
 
     async fn answer<S, B, R>(
