@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::expect::{begins, completes, is_duplicate, is_error, is_new, shows};
-use super::{Ability, Event, Setup, Subject};
+use super::expect::{begins, completes, event, is_duplicate, is_error, is_new, shows};
+use super::{Ability, Setup, Subject};
 
 super::cases! {
     power_is_lost_after_the_answer [Durable];
@@ -13,10 +13,6 @@ super::cases! {
     the_disk_fills_up_in_the_middle [FullDisk];
     a_second_owner_is_refused [Exclusive];
     a_hot_key_leaves_nothing_behind [Size];
-}
-
-fn event(id: &str) -> Event {
-    Event::new("stripe", id)
 }
 
 fn power_is_lost_after_the_answer<S: Subject>() {

@@ -2,6 +2,11 @@
 
 use super::{Ability, Answer, Done, End, Event, Reply, Subject};
 
+/// An event with no more than an id, of the one source that most scenarios have.
+pub(super) fn event(id: &str) -> Event {
+    Event::new("stripe", id)
+}
+
 #[track_caller]
 fn unexpected<R>(wanted: &str, event: &Event, answer: &Answer<R>) -> ! {
     let told = match answer {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::expect::{begins, completes, ends, is_duplicate, is_in_progress, is_new, shows};
-use super::{Ability, Attempt, End, Event, Setup, Subject};
+use super::expect::{begins, completes, ends, event, is_duplicate, is_in_progress, is_new, shows};
+use super::{Ability, Attempt, End, Setup, Subject};
 use crate::guard::Cause;
 
 super::cases! {
@@ -24,10 +24,6 @@ super::cases! {
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-fn event(id: &str) -> Event {
-    Event::new("stripe", id)
-}
 
 /// What the attempt that begins now must know, if the store tells.
 #[track_caller]

@@ -34,17 +34,12 @@ pub trait Subject: Sized + Send + Sync {
     /// An event arrives and is done at once: [`begin`](Self::begin) and [`end`](Self::end), unless
     /// the store can do both in one step.
     fn claim(&self, event: &Event, response: Option<&[u8]>) -> Answer<()> {
-        match self.begin(event) {
-            Answer::New(running) => match self.end(running, End::Complete(response.map(<[u8]>::to_vec))) {
+        self.begin(event).and_then(|running| {
+            match self.end(running, End::Complete(response.map(<[u8]>::to_vec))) {
                 Ok(()) => Answer::New(()),
                 Err(problem) => Answer::Error(problem),
-            },
-            Answer::Duplicate(done) => Answer::Duplicate(done),
-            Answer::InProgress => Answer::InProgress,
-            Answer::Mismatch => Answer::Mismatch,
-            Answer::Stale => Answer::Stale,
-            Answer::Error(problem) => Answer::Error(problem),
-        }
+            }
+        })
     }
 
     /// Time passes.
@@ -249,6 +244,20 @@ pub enum Answer<R> {
     Stale,
     /// No verdict.
     Error(String),
+}
+
+impl<R> Answer<R> {
+    /// What comes of a new event; every other answer stays as it is.
+    pub fn and_then<T>(self, new: impl FnOnce(R) -> Answer<T>) -> Answer<T> {
+        match self {
+            Self::New(running) => new(running),
+            Self::Duplicate(done) => Answer::Duplicate(done),
+            Self::InProgress => Answer::InProgress,
+            Self::Mismatch => Answer::Mismatch,
+            Self::Stale => Answer::Stale,
+            Self::Error(problem) => Answer::Error(problem),
+        }
+    }
 }
 
 /// What is kept of a completed event.

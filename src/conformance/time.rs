@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::expect::{begins, completes, is_duplicate, is_in_progress, is_new, is_stale};
+use super::expect::{begins, completes, event, is_duplicate, is_in_progress, is_new, is_stale};
 use super::{Ability, Event, Setup, Subject};
 
 super::cases! {
@@ -25,10 +25,6 @@ super::cases! {
 const NANOSECOND: Duration = Duration::from_nanos(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-
-fn event(id: &str) -> Event {
-    Event::new("stripe", id)
-}
 
 fn the_retry_lands_exactly_at_expiry<S: Subject>() {
     let subject = S::open(&Setup::default());

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::thread;
 
 use super::expect::{
-    begins, completes, ends, is_duplicate, is_error, is_in_progress, is_mismatch, is_new, is_stale, shows,
+    begins, completes, ends, event, is_duplicate, is_error, is_in_progress, is_mismatch, is_new, is_stale,
+    shows,
 };
 use super::{Answer, End, Event, Reply, Setup, Subject};
 
@@ -31,10 +32,6 @@ super::cases! {
     a_reply_too_large_to_keep_is_still_a_completion [Responses];
     ids_with_the_same_weak_hash_are_two_keys;
     a_forgotten_id_is_new [Forget];
-}
-
-fn event(id: &str) -> Event {
-    Event::new("stripe", id)
 }
 
 fn the_first_delivery_is_new_and_the_next_ones_are_duplicates<S: Subject>() {

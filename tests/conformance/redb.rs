@@ -10,7 +10,6 @@ use oncedb::redb::{Database, StorageBackend, WriteTransaction};
 use oncedb::{Ledger, ManualClock, Record};
 
 use crate::ledger::{can, ledger, request, told};
-use crate::scope::without_new;
 
 /// A file in memory: what was written is there when the process that wrote it is not.
 #[derive(Clone, Debug, Default)]
@@ -102,10 +101,8 @@ impl Subject for InRedb {
 
     fn begin(&self, event: &Event) -> Answer<Running> {
         let tx = self.db().begin_write().expect("a transaction");
-        match self.claim_in(&tx, event, None) {
-            Answer::New(_) => Answer::New(Running { event: event.clone(), tx }),
-            other => without_new(other),
-        }
+        let answer = self.claim_in(&tx, event, None);
+        answer.and_then(|_| Answer::New(Running { event: event.clone(), tx }))
     }
 
     fn end(&self, running: Running, end: End) -> Result<(), String> {
@@ -137,13 +134,10 @@ impl Subject for InRedb {
 
     fn claim(&self, event: &Event, response: Option<&[u8]>) -> Answer<()> {
         let tx = self.db().begin_write().expect("a transaction");
-        match self.claim_in(&tx, event, response) {
-            Answer::New(_) => match tx.commit() {
-                Ok(()) => Answer::New(()),
-                Err(error) => Answer::Error(error.to_string()),
-            },
-            other => without_new(other),
-        }
+        self.claim_in(&tx, event, response).and_then(|_| match tx.commit() {
+            Ok(()) => Answer::New(()),
+            Err(error) => Answer::Error(error.to_string()),
+        })
     }
 
     fn advance(&self, by: Duration) {

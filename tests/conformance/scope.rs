@@ -145,18 +145,6 @@ pub fn answer<N, P>(outcome: Outcome<N, P>) -> Answer<N> {
     }
 }
 
-/// A verdict that is not new, for any kind of claim.
-pub fn without_new<A, B>(answer: Answer<A>) -> Answer<B> {
-    match answer {
-        Answer::New(_) => unreachable!("it is not new"),
-        Answer::Duplicate(done) => Answer::Duplicate(done),
-        Answer::InProgress => Answer::InProgress,
-        Answer::Mismatch => Answer::Mismatch,
-        Answer::Stale => Answer::Stale,
-        Answer::Error(problem) => Answer::Error(problem),
-    }
-}
-
 impl<F: Form> Subject for Scoped<F> {
     type Running = Guard;
 
@@ -206,10 +194,7 @@ impl<F: Form> Subject for Scoped<F> {
 
     fn claim(&self, event: &Event, response: Option<&[u8]>) -> Answer<()> {
         match self.request(event).and_then(|request| F::claim(request, response)) {
-            Ok(outcome) => match answer(outcome) {
-                Answer::New(_) => Answer::New(()),
-                other => without_new(other),
-            },
+            Ok(outcome) => answer(outcome).and_then(|_| Answer::New(())),
             Err(error) => Answer::Error(error.to_string()),
         }
     }

@@ -13,7 +13,6 @@ use oncedb::sqlite::rusqlite::{Connection, Transaction, TransactionBehavior};
 use tempfile::TempDir;
 
 use crate::ledger::{can, ledger, request, told};
-use crate::scope::without_new;
 
 pub struct InSqlite {
     setup: Setup,
@@ -59,10 +58,7 @@ impl Place {
             Some(response) => request.claim_with(tx, response),
             None => request.claim(tx),
         });
-        match answer {
-            Answer::New(_) => Answer::New(()),
-            other => without_new(other),
-        }
+        answer.and_then(|_| Answer::New(()))
     }
 
     /// Claims, says so, and waits for what to do with the transaction.
@@ -118,13 +114,12 @@ impl Subject for InSqlite {
         let (end, ended) = channel();
         let (place, wanted) = (self.place(), event.clone());
         let thread = thread::spawn(move || place.hold(&wanted, &say, &ended));
-        match said.recv().expect("the thread answers") {
-            Answer::New(()) => Answer::New(Running { end, thread }),
-            other => {
-                thread.join().expect("it does not panic").expect("it rolls back");
-                without_new(other)
-            }
+        let answer = said.recv().expect("the thread answers");
+        if answer == Answer::New(()) {
+            return Answer::New(Running { end, thread });
         }
+        thread.join().expect("it does not panic").expect("it rolls back");
+        answer.and_then(|()| unreachable!("it is not new"))
     }
 
     fn end(&self, running: Running, end: End) -> Result<(), String> {
