@@ -1,13 +1,16 @@
 //! What the layers cost: the bare service beside each layer, under load over the loopback device.
 //!
-//! `cargo bench --bench http` prints the processor time of a request, client and server together, and what is
-//! more of it than for the bare service. The client sends the same bytes in every row. The rows take turns, and
-//! each is the lower quartile of its rounds: what it takes where nothing else disturbs it. A second table has the
-//! same services called with no network in between: what the layer and the store take of the processor.
+//! `cargo bench --bench http` prints the processor time that a request takes of the server, and what is more of it
+//! than for the bare service. The threads of the client are not counted: its bytes are the same in every row, and
+//! what it takes depends on how many replies it finds at a time. The bare service is measured anew before each
+//! layer. Every measurement has a store of its own, opened before it begins (the bare service does not use it);
+//! what the store does in the background and in its `close` counts. Each figure is a lower quartile: what it takes
+//! where nothing else disturbs it. Another table has the same services called with no network in between.
 
 mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::iter;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -27,7 +30,8 @@ use tower_service::Service;
 use common::{Fixture, is_measuring, relaxed, scaled};
 
 const CONNECTIONS: usize = 8;
-const ROUNDS: usize = 24;
+/// How often each row is measured.
+const BLOCKS: usize = 8;
 
 /// As much as a small event has.
 const BODY: &str = r#"{"type": "invoice.paid", "created": 1796126400, "data": {"object": {"id": "in_1PgafmB7WZ01zgkW6dKueIc5", "object": "invoice", "amount_paid": 2000, "currency": "eur", "customer": "cus_9s6XKzkNRiz8i3"}}}"#;
@@ -39,35 +43,24 @@ async fn handler(body: String) -> String {
 /// What is measured.
 struct Row {
     name: &'static str,
-    routes: Router,
-    address: SocketAddr,
+    options: Options,
+    routes: fn(Scope) -> Router,
     /// Whether every request has an id of its own; else one id was seen before.
     fresh: bool,
-    _fixture: Option<Fixture>,
-}
-
-fn serve(runtime: &Runtime, routes: Router) -> SocketAddr {
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
-    let address = listener.local_addr().expect("it has an address");
-    runtime.spawn(async move { axum::serve(listener, routes).await });
-    address
 }
 
 fn bare() -> Router {
     Router::new().route("/hook", post(handler))
 }
 
-fn row(
-    runtime: &Runtime,
-    name: &'static str,
-    fresh: bool,
-    options: Options,
-    routes: impl FnOnce(Scope) -> Router,
-) -> Row {
-    let fixture = Fixture::new(options);
-    let routes = routes(fixture.scope.clone());
-    let address = serve(runtime, routes.clone());
-    Row { name, routes, address, fresh, _fixture: Some(fixture) }
+/// Shows what the measurement makes of a known time.
+fn spin(_: Scope) -> Router {
+    let handler = async |body: String| {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_micros(3) {}
+        handler(body).await
+    };
+    Router::new().route("/hook", post(handler))
 }
 
 /// What a handler does that claims and completes by itself.
@@ -112,8 +105,7 @@ fn number(fresh: bool) -> u64 {
 }
 
 /// Calls the service with no network in between, one request after the other.
-async fn call(routes: &Router, requests: usize, fresh: bool) {
-    let mut routes = routes.clone();
+async fn call(mut routes: Router, requests: usize, fresh: bool) {
     for _ in 0..requests {
         let number = number(fresh);
         let request = Request::post("/hook")
@@ -129,8 +121,9 @@ async fn call(routes: &Router, requests: usize, fresh: bool) {
     }
 }
 
-/// Sends requests on one connection, each after the reply to the one before.
-fn send(to: SocketAddr, requests: usize, fresh: bool) {
+/// Sends requests on one connection, each after the reply to the one before; the processor time it took.
+fn send(to: SocketAddr, requests: usize, fresh: bool) -> Duration {
+    let used = processor_time(ClockId::ThreadCPUTime);
     let mut stream = TcpStream::connect(to).expect("the server listens");
     stream.set_nodelay(true).expect("an option of the socket");
     let mut replies = BufReader::new(stream.try_clone().expect("a second handle"));
@@ -160,54 +153,90 @@ fn send(to: SocketAddr, requests: usize, fresh: bool) {
         body.resize(len, 0);
         replies.read_exact(&mut body).expect("the body comes");
     }
+    processor_time(ClockId::ThreadCPUTime).saturating_sub(used)
 }
 
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+/// Serves over loopback to all connections at once; the processor time of the client.
+fn serve(runtime: &Runtime, routes: Router, requests: usize, fresh: bool) -> Duration {
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
+    let address = listener.local_addr().expect("it has an address");
+    let server = runtime.spawn(async move { axum::serve(listener, routes).await });
+    // One request alone comes first, else all connections would begin the same event at once.
+    let first = send(address, 1, fresh);
+    let others: Duration = thread::scope(|scope| {
+        let send = || send(address, requests / CONNECTIONS, fresh);
+        let threads: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(send)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("the client ends well")).sum()
+    });
+    server.abort();
+    first + others
+}
+
+fn processor_time(of: ClockId) -> Duration {
+    let time = clock_gettime(of);
     Duration::new(
         time.tv_sec.try_into().expect("after the start"),
         time.tv_nsec.try_into().expect("nanoseconds"),
     )
 }
 
-/// Processor and real time of a request, in microseconds.
-fn measure(requests: usize, work: impl FnOnce()) -> (f64, f64) {
-    let (used, began) = (processor_time(), Instant::now());
-    work();
-    #[allow(clippy::cast_precision_loss, reason = "a count of requests")]
-    let each = |time: Duration| time.as_secs_f64() * 1e6 / requests as f64;
-    (each(processor_time().saturating_sub(used)), each(began.elapsed()))
+/// What a request takes, in microseconds.
+#[derive(Clone, Copy)]
+struct Cost {
+    processor: f64,
+    real: f64,
 }
 
-fn quartile(mut values: Vec<f64>) -> f64 {
+/// Does the work, which gives the processor time that does not count.
+fn measure(requests: usize, work: impl FnOnce() -> Duration) -> Cost {
+    let (used, began) = (processor_time(ClockId::ProcessCPUTime), Instant::now());
+    let client = work();
+    let real = began.elapsed();
+    let used = processor_time(ClockId::ProcessCPUTime).saturating_sub(used + client);
+    #[allow(clippy::cast_precision_loss, reason = "a count of requests")]
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / requests as f64;
+    Cost { processor: each(used), real: each(real) }
+}
+
+fn quartile(costs: &[Cost], of: impl Fn(&Cost) -> f64) -> f64 {
+    let mut values: Vec<f64> = costs.iter().map(of).collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 4]
 }
 
-/// Measures every row in turn, and prints a line for each.
-fn table(title: &str, rows: &[Row], mut measured: impl FnMut(&Row) -> (f64, f64)) {
-    let mut times: Vec<Vec<(f64, f64)>> = rows.iter().map(|_| Vec::new()).collect();
-    for round in 0..if is_measuring() { ROUNDS + 1 } else { 1 } {
-        for (row, times) in rows.iter().zip(&mut times) {
-            let measured = measured(row);
-            // The first round warms up, where there are others.
-            if round > 0 || !is_measuring() {
-                times.push(measured);
+/// Measures the bare service and every row, block after block, and prints a line for each.
+fn table(title: &str, rows: &[Row], requests: usize, work: impl Fn(Router, bool) -> Duration) {
+    let cost = |row: &Row| {
+        let Fixture { scope, store, dir: _dir } = Fixture::new(row.options.clone());
+        measure(requests, || {
+            let client = work((row.routes)(scope), row.fresh);
+            store.close().expect("the store closes");
+            client
+        })
+    };
+    let without = Row { name: "bare service", options: relaxed(), routes: |_| bare(), fresh: true };
+    let (mut bare, mut costs) = (Vec::new(), vec![Vec::new(); rows.len()]);
+    // The first block warms up.
+    for block in 0..=if is_measuring() { BLOCKS } else { 1 } {
+        for (row, costs) in rows.iter().zip(&mut costs) {
+            let (alone, layered) = (cost(&without), cost(row));
+            if block > 0 {
+                bare.push(alone);
+                costs.push(layered);
             }
         }
     }
     println!("| {title} | processor time a request | more than bare | ratio | real time a request |");
     println!("|---|---|---|---|---|");
-    let mut least = None;
-    for (row, times) in rows.iter().zip(&times) {
-        let used = quartile(times.iter().map(|times| times.0).collect());
-        let real = quartile(times.iter().map(|times| times.1).collect());
-        let without = *least.get_or_insert(used);
+    let base = quartile(&bare, |cost| cost.processor);
+    for (row, costs) in iter::once((&without, &bare)).chain(rows.iter().zip(&costs)) {
+        let used = quartile(costs, |cost| cost.processor);
+        let real = quartile(costs, |cost| cost.real);
         println!(
             "| {} | {used:.1} us | {:+.1} us | {:.2} | {real:.1} us |",
             row.name,
-            used - without,
-            used / without
+            used - base,
+            used / base
         );
     }
 }
@@ -215,42 +244,31 @@ fn table(title: &str, rows: &[Row], mut measured: impl FnMut(&Row) -> (f64, f64)
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
-    let address = serve(&runtime, bare());
-    let bare = Row { name: "bare service", routes: bare(), address, fresh: true, _fixture: None };
-    let rows = [
-        bare,
-        row(&runtime, "claimed by hand, Interval(100 ms)", true, relaxed(), by_hand),
-        row(&runtime, "webhook, new, Interval(100 ms)", true, relaxed(), webhook),
-        row(
-            &runtime,
-            "webhook, new, ordered by JSON, fingerprint, Interval",
-            true,
-            relaxed(),
-            webhook_in_json,
-        ),
-        row(&runtime, "webhook, duplicate", false, relaxed(), webhook),
-        row(&runtime, "webhook, new, Sync", true, Store::options(), webhook),
-        row(&runtime, "key, new, Interval(100 ms)", true, relaxed(), keyed),
-        row(&runtime, "key, replay", false, relaxed(), keyed),
-        row(&runtime, "key, new, Sync", true, Store::options(), keyed),
-        row(&runtime, "no key", true, relaxed(), unkeyed),
+    let row = |name, fresh, options, routes| Row { name, options, routes, fresh };
+    let unsynced = [
+        row("a loop of 3 us", true, relaxed(), spin as fn(Scope) -> Router),
+        row("claimed by hand", true, relaxed(), by_hand),
+        row("webhook, new", true, relaxed(), webhook),
+        row("webhook, new, ordered by JSON, fingerprint", true, relaxed(), webhook_in_json),
+        row("webhook, duplicate", false, relaxed(), webhook),
+        row("key, new", true, relaxed(), keyed),
+        row("key, replay", false, relaxed(), keyed),
+        row("no key", true, relaxed(), unkeyed),
     ];
-    let requests = scaled(4_000);
-    // One after the other, synced requests would measure the disk.
-    let (synced, unsynced): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.name.ends_with("Sync"));
-    table("called directly", &unsynced, |row| {
-        measure(requests, || runtime.block_on(call(&row.routes, requests, row.fresh)))
-    });
+    let synced = [
+        row("webhook, new, Sync", true, Store::options(), webhook),
+        row("key, new, Sync", true, Store::options(), keyed),
+    ];
+    let requests = scaled(32_000);
+    let direct = |routes, fresh| {
+        runtime.block_on(call(routes, requests, fresh));
+        Duration::ZERO
+    };
+    let loopback = |routes, fresh| serve(&runtime, routes, requests, fresh);
+    table("called directly, Interval(100 ms)", &unsynced, requests, direct);
     println!();
-    let each = requests / CONNECTIONS;
-    let rows: Vec<_> = unsynced.into_iter().chain(synced).collect();
-    table("over loopback", &rows, |row| {
-        measure(each * CONNECTIONS, || {
-            thread::scope(|scope| {
-                for _ in 0..CONNECTIONS {
-                    scope.spawn(|| send(row.address, each, row.fresh));
-                }
-            });
-        })
-    });
+    table("over loopback, Interval(100 ms)", &unsynced, requests, loopback);
+    println!();
+    // Called directly, one after the other, these would measure the disk.
+    table("over loopback, Sync", &synced, requests, loopback);
 }

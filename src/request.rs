@@ -43,7 +43,7 @@ use crate::timestamp::Timestamp;
 pub struct Request {
     scope: Scope,
     id: Box<[u8]>,
-    fingerprint: Option<Box<[u8]>>,
+    fingerprint: Option<Arc<[u8]>>,
     order: Option<(Box<[u8]>, Timestamp)>,
     window: Option<Duration>,
     lease: LeaseChoice,

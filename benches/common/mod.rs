@@ -54,7 +54,7 @@ pub fn directory() -> TempDir {
 pub struct Fixture {
     pub scope: Scope,
     pub store: Store,
-    _dir: TempDir,
+    pub dir: TempDir,
 }
 
 impl Fixture {
@@ -62,7 +62,7 @@ impl Fixture {
         let dir = directory();
         let store = options.open(dir.path()).expect("the store opens");
         let scope = store.scope("stripe").expect("the scope is there");
-        Self { scope, store, _dir: dir }
+        Self { scope, store, dir }
     }
 }
 

@@ -26,7 +26,7 @@ use crate::timestamp::Timestamp;
 pub(crate) struct Ask {
     pub(crate) key: Key,
     pub(crate) order: Option<AskOrder>,
-    pub(crate) fingerprint: Option<Box<[u8]>>,
+    pub(crate) fingerprint: Option<Arc<[u8]>>,
     pub(crate) window: Duration,
     pub(crate) lease: Option<Duration>,
     pub(crate) durability: Option<Durability>,

@@ -1,5 +1,7 @@
 //! The `Idempotency-Key` header, and the id that a principal and a key make.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderName};
 
 /// Bytes of a key, without its quotes.
@@ -20,18 +22,18 @@ const BARE: &str = "a key with spaces, commas, quotes or characters other than p
                     string";
 
 /// The key of a request: a string after RFC 8941 (quoted), or a bare value of visible ASCII characters.
-pub(crate) fn of(headers: &HeaderMap, name: &HeaderName) -> Result<Vec<u8>, NoKey> {
+pub(crate) fn of<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Cow<'a, [u8]>, NoKey> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().ok_or(NoKey::Missing)?;
     if values.next().is_some() {
         return Err(NoKey::Invalid(REPEATED));
     }
     let value = value.as_bytes().trim_ascii();
-    let key = match value.split_first() {
+    let key: Cow<'_, [u8]> = match value.split_first() {
         None => return Err(NoKey::Invalid(EMPTY)),
-        Some((b'"', rest)) => quoted(rest).ok_or(NoKey::Invalid(QUOTES))?,
+        Some((b'"', rest)) => quoted(rest).ok_or(NoKey::Invalid(QUOTES))?.into(),
         Some(_) if value.iter().all(|&byte| byte.is_ascii_graphic() && !matches!(byte, b',' | b'"')) => {
-            value.to_vec()
+            value.into()
         }
         Some(_) => return Err(NoKey::Invalid(BARE)),
     };
@@ -78,7 +80,7 @@ mod tests {
         for value in values {
             headers.append(&name, HeaderValue::from_bytes(value).unwrap());
         }
-        of(&headers, &name)
+        of(&headers, &name).map(Cow::into_owned)
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Where in a request a value is.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fmt;
@@ -102,15 +103,18 @@ impl Source {
     }
 
     /// The value, if the request has one that is not empty.
-    pub(crate) fn of(&self, seen: &Seen<'_>) -> Option<Vec<u8>> {
+    pub(crate) fn of<'a>(&self, seen: &Seen<'a>) -> Option<Cow<'a, [u8]>> {
         let value = match &self.0 {
-            Kind::Headers(names) => {
-                let values = names.iter().map(|name| header(seen.parts, name)).collect::<Option<Vec<_>>>()?;
-                // No header has a line feed in it, so no two lists of values make the same.
-                values.join(&b'\n')
-            }
+            Kind::Headers(names) => match &**names {
+                [name] => header(seen.parts, name)?.into(),
+                names => {
+                    let values = names.iter().map(|name| header(seen.parts, name));
+                    // No header has a line feed in it, so no two lists of values make the same.
+                    values.collect::<Option<Vec<_>>>()?.join(&b'\n').into()
+                }
+            },
             Kind::Json(path) => seen.json(path)?,
-            Kind::Function { function, .. } => function(seen.parts, seen.body)?,
+            Kind::Function { function, .. } => function(seen.parts, seen.body)?.into(),
         };
         Some(value).filter(|value| !value.is_empty())
     }
@@ -214,7 +218,7 @@ impl<'a> Seen<'a> {
     }
 
     /// The string or number at the end of a path.
-    fn json(&self, path: &str) -> Option<Vec<u8>> {
+    fn json(&self, path: &str) -> Option<Cow<'a, [u8]>> {
         let object = self.object.get_or_init(|| serde_json::from_slice(self.body).ok()).as_ref()?;
         let (first, mut rest) = head_and_rest(path);
         let mut value = *object.get(first)?;
@@ -226,8 +230,8 @@ impl<'a> Seen<'a> {
         }
         let text = value.get();
         match text.bytes().next()? {
-            b'"' => serde_json::from_str::<String>(text).ok().map(String::into_bytes),
-            b'-' | b'0'..=b'9' => Some(text.as_bytes().to_vec()),
+            b'"' => serde_json::from_str::<String>(text).ok().map(|text| text.into_bytes().into()),
+            b'-' | b'0'..=b'9' => Some(text.as_bytes().into()),
             _ => None,
         }
     }
@@ -255,7 +259,7 @@ mod tests {
     fn found(place: Place, body: &str) -> Option<String> {
         let parts = parts();
         let value = Source::from(place).of(&Seen::new(&parts, body.as_bytes()));
-        value.map(|value| String::from_utf8(value).unwrap())
+        value.map(|value| String::from_utf8(value.into_owned()).unwrap())
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The layer for receivers of webhooks.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
@@ -235,15 +237,15 @@ where
 }
 
 /// What is asked of the store for one request.
-struct Event {
-    id: Vec<u8>,
+struct Event<'a> {
+    id: Cow<'a, [u8]>,
     fingerprint: Option<Vec<u8>>,
-    order: Option<(Vec<u8>, Timestamp)>,
+    order: Option<(Cow<'a, [u8]>, Timestamp)>,
 }
 
 /// What a request is.
-enum Kind {
-    Event(Event),
+enum Kind<'a> {
+    Event(Event<'a>),
     /// Nothing to claim.
     Handshake,
     /// Why it is no event.
@@ -258,10 +260,10 @@ impl Config {
             || self.order.as_ref().is_some_and(|(entity, time)| entity.needs_body() || time.needs_body())
     }
 
-    fn look_at(&self, parts: &Parts, body: &[u8]) -> Kind {
+    fn look_at<'a>(&self, parts: &'a Parts, body: &'a [u8]) -> Kind<'a> {
         let seen = Seen::new(parts, body);
         if let Some((source, value)) = &self.handshake
-            && source.of(&seen).is_some_and(|found| found == value.as_bytes())
+            && source.of(&seen).is_some_and(|found| *found == *value.as_bytes())
         {
             return Kind::Handshake;
         }
@@ -282,7 +284,7 @@ impl Config {
         Kind::Event(Event { id, fingerprint, order })
     }
 
-    fn request(&self, event: &Event) -> crate::Request {
+    fn request(&self, event: &Event<'_>) -> crate::Request {
         let request = self.terms.request(&self.scope, &event.id, event.fingerprint.as_deref());
         match &event.order {
             Some((entity, time)) => request.order(entity, *time),
@@ -300,9 +302,9 @@ impl Config {
         B: Body,
     {
         let (parts, body) = request.into_parts();
-        let (kind, body) = if self.needs_body() {
+        let (seen, body) = if self.needs_body() {
             match buffer(body, self.body_limit).await {
-                Ok(whole) => (self.look_at(&parts, &whole.data), RequestBody::buffered(whole)),
+                Ok(whole) => (whole.data.clone(), RequestBody::buffered(whole)),
                 Err(NotBuffered::TooLarge) => {
                     let limit = self.body_limit;
                     let why = format!("the body is longer than {limit} bytes, the most that is looked into");
@@ -314,19 +316,19 @@ impl Config {
                 }
             }
         } else {
-            (self.look_at(&parts, &[]), RequestBody::original(body))
+            (Bytes::new(), RequestBody::original(body))
         };
-        let mut request = Request::from_parts(parts, body);
-        let event = match kind {
-            Kind::Event(event) => event,
-            Kind::Handshake => {
-                return Ok(answer::pass(inner.call(request).await?, Verdict::Passed));
-            }
+        let guard = match self.look_at(&parts, &seen) {
+            Kind::Event(event) => match self.claim(&event).await {
+                Ok(guard) => Some(guard),
+                Err(answer) => return Ok(answer),
+            },
+            Kind::Handshake => None,
             Kind::Refused(why) => return Ok(answer::text(StatusCode::BAD_REQUEST, why, Verdict::Refused)),
         };
-        let guard = match self.claim(&event).await {
-            Ok(guard) => guard,
-            Err(answer) => return Ok(answer),
+        let mut request = Request::from_parts(parts, body);
+        let Some(guard) = guard else {
+            return Ok(answer::pass(inner.call(request).await?, Verdict::Passed));
         };
         // From here on the owner's end, however it comes, frees the key.
         let (owner, attempt) = Owner::new(guard);
@@ -344,7 +346,7 @@ impl Config {
     }
 
     /// The guard of a new event, or the answer to every other one.
-    async fn claim<R>(&self, event: &Event) -> Result<Guard, Response<ReplyBody<R>>> {
+    async fn claim<R>(&self, event: &Event<'_>) -> Result<Guard, Response<ReplyBody<R>>> {
         let mut waiting = None;
         loop {
             let running = match self.request(event).begin_async().await {

@@ -26,7 +26,7 @@ pub(crate) struct Attempt {
     pub(crate) window: Duration,
     pub(crate) lease: Option<Duration>,
     pub(crate) durability: Option<Durability>,
-    pub(crate) fingerprint: Option<Box<[u8]>>,
+    pub(crate) fingerprint: Option<Arc<[u8]>>,
     pub(crate) order: Option<Order>,
     pub(crate) previous: Option<Previous>,
     /// The batch of one-step claims it is part of; 0 for none. Within its batch a claim that has not
@@ -115,7 +115,7 @@ impl Attempt {
         (number, previous): (u32, Option<Previous>),
         (window, lease): (Duration, Option<Duration>),
         durability: Option<Durability>,
-        fingerprint: Option<Box<[u8]>>,
+        fingerprint: Option<Arc<[u8]>>,
         order: Option<Order>,
         (batch, shadow, hides): (u64, Time, bool),
         max_note: usize,
