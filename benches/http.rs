@@ -215,21 +215,21 @@ fn table(title: &str, rows: &[Row], requests: usize, work: impl Fn(Router, bool)
         })
     };
     let without = Row { name: "bare service", options: relaxed(), routes: |_| bare(), fresh: true };
-    let (mut bare, mut costs) = (Vec::new(), vec![Vec::new(); rows.len()]);
+    let (mut alone, mut layered) = (Vec::new(), vec![Vec::new(); rows.len()]);
     // The first block warms up.
     for block in 0..=if is_measuring() { BLOCKS } else { 1 } {
-        for (row, costs) in rows.iter().zip(&mut costs) {
-            let (alone, layered) = (cost(&without), cost(row));
+        for (row, costs) in rows.iter().zip(&mut layered) {
+            let measured = (cost(&without), cost(row));
             if block > 0 {
-                bare.push(alone);
-                costs.push(layered);
+                alone.push(measured.0);
+                costs.push(measured.1);
             }
         }
     }
     println!("| {title} | processor time a request | more than bare | ratio | real time a request |");
     println!("|---|---|---|---|---|");
-    let base = quartile(&bare, |cost| cost.processor);
-    for (row, costs) in iter::once((&without, &bare)).chain(rows.iter().zip(&costs)) {
+    let base = quartile(&alone, |cost| cost.processor);
+    for (row, costs) in iter::once((&without, &alone)).chain(rows.iter().zip(&layered)) {
         let used = quartile(costs, |cost| cost.processor);
         let real = quartile(costs, |cost| cost.real);
         println!(

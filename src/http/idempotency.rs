@@ -254,7 +254,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let inner = answer::take_ready(&mut self.inner);
         let config = Arc::clone(&self.config);
-        Answering::new(async move { config.answer(inner, request).await })
+        Answering::new(config.answer(inner, request))
     }
 }
 
@@ -293,111 +293,129 @@ impl Config {
         Ok(Some(key::compose(&principal, &key)))
     }
 
-    async fn answer<S, B, R>(
-        &self,
+    /// Not an `async fn`, which would hold its arguments twice: a small future is a cheap one.
+    fn answer<S, B, R>(
+        self: Arc<Self>,
         mut inner: S,
         request: Request<B>,
-    ) -> Result<Response<ReplyBody<R>>, S::Error>
+    ) -> impl Future<Output = Result<Response<ReplyBody<R>>, S::Error>>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
         B: Body,
         R: Body,
         R::Error: Into<BodyError>,
     {
-        let (parts, body) = request.into_parts();
-        let id = match self.id(&parts) {
-            Ok(Some(id)) => id,
-            Ok(None) => {
-                let request = Request::from_parts(parts, RequestBody::original(body));
-                return Ok(answer::pass(inner.call(request).await?, Verdict::Passed));
-            }
-            Err(refused) => return Ok(self.refuse(&refused)),
-        };
-        let (fingerprint, body) = if self.fingerprint.needs_body() {
-            match buffer(body, self.request_limit).await {
-                Ok(whole) => (self.fingerprint.of(&parts, &whole.data), RequestBody::buffered(whole)),
-                Err(NotBuffered::TooLarge) => {
-                    let refusal = Refusal::BodyTooLarge { limit: self.request_limit };
-                    return Ok(self.refuse(&Refused(refusal, Verdict::Refused)));
+        let (mut parts, body) = request.into_parts();
+        async move {
+            let id = match self.id(&parts) {
+                Ok(Some(id)) => id,
+                Ok(None) => {
+                    let passed = inner.call(Request::from_parts(parts, RequestBody::original(body)));
+                    return Ok(answer::pass(passed.await?, Verdict::Passed));
                 }
-                Err(NotBuffered::Broken) => {
-                    return Ok(self.refuse(&Refused(Refusal::BodyBroken, Verdict::Refused)));
+                Err(refused) => return Ok(self.refuse(&refused)),
+            };
+            let (fingerprint, body) = if self.fingerprint.needs_body() {
+                match buffer(body, self.request_limit).await {
+                    Ok(whole) => (self.fingerprint.of(&parts, &whole.data), RequestBody::buffered(whole)),
+                    Err(NotBuffered::TooLarge) => {
+                        let refusal = Refusal::BodyTooLarge { limit: self.request_limit };
+                        return Ok(self.refuse(&Refused(refusal, Verdict::Refused)));
+                    }
+                    Err(NotBuffered::Broken) => {
+                        return Ok(self.refuse(&Refused(Refusal::BodyBroken, Verdict::Refused)));
+                    }
                 }
-            }
-        } else {
-            (self.fingerprint.of(&parts, &[]), RequestBody::original(body))
-        };
-        let guard = match self.terms.request(&self.scope, &id, fingerprint.as_deref()).begin_async().await {
-            Ok(Outcome::New(guard)) => guard,
-            Ok(Outcome::Duplicate(record)) => return Ok(self.replay(&record)),
-            Ok(Outcome::InProgress(running)) => {
-                let refusal = Refusal::InProgress { retry_after: running.retry_after() };
-                return Ok(self.refuse(&Refused(refusal, Verdict::InProgress)));
-            }
-            Ok(Outcome::Mismatch(_)) => {
-                return Ok(self.refuse(&Refused(Refusal::Mismatch, Verdict::Mismatch)));
-            }
-            // Not without an order, which is never asked for here.
-            Ok(Outcome::Stale(_)) => return Ok(self.refuse(&Refused(Refusal::Unavailable, Verdict::Failed))),
-            Err(error) => return Ok(self.unavailable(error)),
-        };
-        // From here on the owner's end, however it comes, frees the key.
-        let (owner, attempt) = Owner::new(guard);
-        let is_head = parts.method == Method::HEAD;
-        let mut request = Request::from_parts(parts, body);
-        request.extensions_mut().insert(attempt);
-        let response = inner.call(request).await?;
-        Ok(self.record(owner, response, is_head).await)
+            } else {
+                (self.fingerprint.of(&parts, &[]), RequestBody::original(body))
+            };
+            let request = self.terms.request(&self.scope, &id, fingerprint.as_deref());
+            let guard = match request.begin_async().await {
+                Ok(Outcome::New(guard)) => guard,
+                Ok(Outcome::Duplicate(record)) => return Ok(self.replay(&record)),
+                Ok(Outcome::InProgress(running)) => {
+                    let refusal = Refusal::InProgress { retry_after: running.retry_after() };
+                    return Ok(self.refuse(&Refused(refusal, Verdict::InProgress)));
+                }
+                Ok(Outcome::Mismatch(_)) => {
+                    return Ok(self.refuse(&Refused(Refusal::Mismatch, Verdict::Mismatch)));
+                }
+                // Not without an order, which is never asked for here.
+                Ok(Outcome::Stale(_)) => {
+                    return Ok(self.refuse(&Refused(Refusal::Unavailable, Verdict::Failed)));
+                }
+                Err(error) => return Ok(self.unavailable(error)),
+            };
+            // From here on the owner's end, however it comes, frees the key.
+            let (owner, attempt) = Owner::new(guard);
+            let is_head = parts.method == Method::HEAD;
+            parts.extensions.insert(attempt);
+            let response = inner.call(Request::from_parts(parts, body)).await?;
+            Ok(self.record(owner, response, is_head).await)
+        }
     }
 
     /// Stores the reply, before or while it is sent.
-    async fn record<R>(&self, owner: Owner, response: Response<R>, is_head: bool) -> Response<ReplyBody<R>>
+    fn record<R>(
+        &self,
+        owner: Owner,
+        response: Response<R>,
+        is_head: bool,
+    ) -> impl Future<Output = Response<ReplyBody<R>>>
     where
         R: Body,
         R::Error: Into<BodyError>,
     {
-        let finished = Finished { status: response.status(), headers: response.headers(), trailers: None };
-        if !self.keeps.completes(&finished) {
-            drop(owner);
-            return answer::pass(response, Verdict::Freed);
-        }
-        // A closed store fails the completion.
-        let stored_limit = self.scope.open().map_or(0, |(_, engine)| engine.options().max_response_len);
         let (head, body) = response.into_parts();
-        let promised = promised_len(&head.headers, &body);
-        let recording = Recording {
-            owner,
-            rule: self.keeps.clone(),
-            status: head.status,
-            headers: head.headers.clone(),
-            stored: headers::stored(&head.headers, |name| (self.headers)(name)),
-            body_limit: self.reply_limit,
-            stored_limit,
-        };
-        let whole = if is_head || has_no_body(head.status) {
-            // A server drops this body without looking into it.
-            Buffered::default()
-        } else if promised.is_some_and(|len| len <= self.reply_limit as u64) {
-            match buffer(body, self.reply_limit).await {
-                Ok(whole) if promised == Some(whole.data.len() as u64) => whole,
-                // The recording goes, and with it the owner: the key is free.
-                Ok(_) | Err(NotBuffered::TooLarge | NotBuffered::Broken) => {
-                    return self.refuse(&Refused(Refusal::ReplyBroken, Verdict::Failed));
-                }
+        async move {
+            if !self.keeps.completes(&Finished {
+                status: head.status,
+                headers: &head.headers,
+                trailers: None,
+            }) {
+                drop(owner);
+                return answer::pass(Response::from_parts(head, body), Verdict::Freed);
             }
-        } else {
-            let recorder = Recorder::new(body, recording);
-            return answer::marked(Response::from_parts(head, ReplyBody::recorded(recorder)), Verdict::Done);
-        };
-        let len = whole.data.len() as u64;
-        let verdict = match recording.complete(Some(&whole.data), len, whole.trailers.as_ref()) {
-            None => Verdict::Freed,
-            Some(completion) => match completion.await {
-                Ok(()) => Verdict::Done,
-                Err(error) => return self.unavailable(error),
-            },
-        };
-        answer::marked(Response::from_parts(head, ReplyBody::whole(whole)), verdict)
+            // A closed store fails the completion.
+            let stored_limit = self.scope.open().map_or(0, |(_, engine)| engine.options().max_response_len);
+            let promised = promised_len(&head.headers, &body);
+            let recording = Recording {
+                owner,
+                rule: self.keeps.clone(),
+                status: head.status,
+                stored: headers::stored(&head.headers, |name| (self.headers)(name)),
+                body_limit: self.reply_limit,
+                stored_limit,
+            };
+            let whole = if is_head || has_no_body(head.status) {
+                // A server drops this body without looking into it.
+                Buffered::default()
+            } else if promised.is_some_and(|len| len <= self.reply_limit as u64) {
+                match buffer(body, self.reply_limit).await {
+                    Ok(whole) if promised == Some(whole.data.len() as u64) => whole,
+                    // The recording goes, and with it the owner: the key is free.
+                    Ok(_) | Err(NotBuffered::TooLarge | NotBuffered::Broken) => {
+                        return self.refuse(&Refused(Refusal::ReplyBroken, Verdict::Failed));
+                    }
+                }
+            } else {
+                let recorder = Recorder::new(body, recording, head.headers.clone());
+                return answer::marked(
+                    Response::from_parts(head, ReplyBody::recorded(recorder)),
+                    Verdict::Done,
+                );
+            };
+            let len = whole.data.len() as u64;
+            let trailers = whole.trailers.as_deref();
+            let verdict = match recording.complete(&head.headers, Some(&whole.data), len, trailers) {
+                None => Verdict::Freed,
+                Some(completion) => match completion.await {
+                    Ok(()) => Verdict::Done,
+                    Err(error) => return self.unavailable(error),
+                },
+            };
+            answer::marked(Response::from_parts(head, ReplyBody::whole(whole)), verdict)
+        }
     }
 
     /// The stored reply, or an answer that says that it was not kept.
@@ -405,7 +423,7 @@ impl Config {
         let stored = record.stored_response();
         let (status, len) = match stored.as_deref().map(StoredReply::decode) {
             Some(Some(StoredReply::Kept(reply))) => {
-                let whole = Buffered { data: reply.body, trailers: reply.trailers };
+                let whole = Buffered { data: reply.body, trailers: reply.trailers.map(Box::new) };
                 let mut response = Response::new(ReplyBody::whole(whole));
                 *response.status_mut() = reply.status;
                 *response.headers_mut() = reply.headers;

@@ -29,8 +29,6 @@ pub(crate) struct Recording {
     pub(crate) owner: Owner,
     pub(crate) rule: Rule,
     pub(crate) status: StatusCode,
-    /// All headers, for the rule.
-    pub(crate) headers: HeaderMap,
     /// Those to store.
     pub(crate) stored: HeaderMap,
     /// The longest body that is kept, in bytes.
@@ -41,14 +39,15 @@ pub(crate) struct Recording {
 
 impl Recording {
     /// Completes the claim with the reply; `None` if its trailers say that it is no final one: then the
-    /// key is free. The body is `None` if it was too long to keep.
+    /// key is free. The body is `None` if it was too long to keep. `headers` are all that the reply has.
     pub(crate) fn complete(
         self,
+        headers: &HeaderMap,
         body: Option<&[u8]>,
         len: u64,
         trailers: Option<&HeaderMap>,
     ) -> Option<Pending<()>> {
-        let finished = Finished { status: self.status, headers: &self.headers, trailers };
+        let finished = Finished { status: self.status, headers, trailers };
         if trailers.is_some() && !self.rule.completes(&finished) {
             return None;
         }
@@ -72,13 +71,13 @@ pin_project! {
         // `None` once it is longer than what is kept.
         kept: Option<Vec<u8>>,
         held: Option<Bytes>,
-        trailers: Option<HeaderMap>,
+        trailers: Option<Box<HeaderMap>>,
         stage: Stage,
     }
 }
 
 enum Stage {
-    Streaming(Box<Recording>),
+    Streaming(Box<(Recording, HeaderMap)>),
     Completing(Pending<()>),
     /// The completion is durable: what was held back may go.
     Completed,
@@ -93,15 +92,15 @@ pub(crate) fn promised_len(headers: &HeaderMap, body: &impl Body) -> Option<u64>
 }
 
 impl<B: Body> Recorder<B> {
-    pub(crate) fn new(inner: B, recording: Recording) -> Self {
+    pub(crate) fn new(inner: B, recording: Recording, headers: HeaderMap) -> Self {
         Self {
-            promised: promised_len(&recording.headers, &inner),
+            promised: promised_len(&headers, &inner),
             inner,
             len: 0,
             kept: Some(Vec::new()),
             held: None,
             trailers: None,
-            stage: Stage::Streaming(Box::new(recording)),
+            stage: Stage::Streaming(Box::new((recording, headers))),
         }
     }
 }
@@ -121,7 +120,7 @@ where
         let mut this = self.project();
         loop {
             match this.stage {
-                Stage::Streaming(recording) => {
+                Stage::Streaming(streaming) => {
                     let ended = match ready!(this.inner.as_mut().poll_frame(context)) {
                         None => true,
                         Some(Err(error)) => {
@@ -138,7 +137,7 @@ where
                                     *this.held = None;
                                     return Poll::Ready(Some(Err(WRONG_LENGTH.into())));
                                 }
-                                keep(this.kept, &data, recording.body_limit);
+                                keep(this.kept, &data, streaming.0.body_limit);
                                 let ended = this.inner.is_end_stream();
                                 if !ended && *this.promised != Some(*this.len) {
                                     return Poll::Ready(Some(Ok(Frame::data(data))));
@@ -150,21 +149,26 @@ where
                                 ended
                             }
                             Err(frame) => {
-                                *this.trailers = frame.into_trailers().ok();
+                                *this.trailers = frame.into_trailers().ok().map(Box::new);
                                 this.trailers.is_some()
                             }
                         },
                     };
                     if ended {
-                        let Stage::Streaming(recording) = std::mem::replace(this.stage, Stage::Broken) else {
+                        let Stage::Streaming(streaming) = std::mem::replace(this.stage, Stage::Broken) else {
                             continue;
                         };
+                        let (recording, headers) = *streaming;
                         if this.promised.is_some_and(|promised| *this.len < promised) {
                             return Poll::Ready(Some(Err(WRONG_LENGTH.into())));
                         }
                         let body = this.kept.take();
-                        let completion =
-                            recording.complete(body.as_deref(), *this.len, this.trailers.as_ref());
+                        let completion = recording.complete(
+                            &headers,
+                            body.as_deref(),
+                            *this.len,
+                            this.trailers.as_deref(),
+                        );
                         *this.stage = completion.map_or(Stage::Completed, Stage::Completing);
                     }
                 }
@@ -177,7 +181,10 @@ where
                 },
                 Stage::Completed => {
                     let data = this.held.take().map(Frame::data);
-                    return Poll::Ready(data.or_else(|| this.trailers.take().map(Frame::trailers)).map(Ok));
+                    return Poll::Ready(
+                        data.or_else(|| this.trailers.take().map(|trailers| Frame::trailers(*trailers)))
+                            .map(Ok),
+                    );
                 }
                 Stage::Broken => return Poll::Ready(None),
             }

@@ -82,14 +82,15 @@ impl<B> fmt::Debug for RequestBody<B> {
 #[derive(Debug, Default)]
 pub(crate) struct Buffered {
     pub(crate) data: Bytes,
-    pub(crate) trailers: Option<HeaderMap>,
+    /// Boxed: most bodies have none.
+    pub(crate) trailers: Option<Box<HeaderMap>>,
 }
 
 impl Buffered {
     /// What is left of it, piece by piece.
     pub(crate) fn next_frame(&mut self) -> Option<Frame<Bytes>> {
         if self.data.is_empty() {
-            return self.trailers.take().map(Frame::trailers);
+            return self.trailers.take().map(|trailers| Frame::trailers(*trailers));
         }
         Some(Frame::data(std::mem::take(&mut self.data)))
     }
@@ -132,7 +133,7 @@ pub(crate) async fn buffer<B: Body>(body: B, limit: usize) -> Result<Buffered, N
                     joined = Some([&whole.data[..], &data].concat());
                 }
             }
-            Err(frame) => whole.trailers = frame.into_trailers().ok(),
+            Err(frame) => whole.trailers = frame.into_trailers().ok().map(Box::new),
         }
     }
     if let Some(joined) = joined {

@@ -232,7 +232,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let inner = answer::take_ready(&mut self.inner);
         let config = Arc::clone(&self.config);
-        Answering::new(async move { config.answer(inner, request).await })
+        Answering::new(config.answer(inner, request))
     }
 }
 
@@ -292,56 +292,63 @@ impl Config {
         }
     }
 
-    async fn answer<S, B, R>(
-        &self,
+    /// Not an `async fn`, which would hold its arguments twice: a small future is a cheap one.
+    fn answer<S, B, R>(
+        self: Arc<Self>,
         mut inner: S,
         request: Request<B>,
-    ) -> Result<Response<ReplyBody<R>>, S::Error>
+    ) -> impl Future<Output = Result<Response<ReplyBody<R>>, S::Error>>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
         B: Body,
     {
-        let (parts, body) = request.into_parts();
-        let (seen, body) = if self.needs_body() {
-            match buffer(body, self.body_limit).await {
-                Ok(whole) => (whole.data.clone(), RequestBody::buffered(whole)),
-                Err(NotBuffered::TooLarge) => {
-                    let limit = self.body_limit;
-                    let why = format!("the body is longer than {limit} bytes, the most that is looked into");
-                    return Ok(answer::text(StatusCode::PAYLOAD_TOO_LARGE, why, Verdict::Refused));
+        let (mut parts, body) = request.into_parts();
+        async move {
+            let (seen, body) = if self.needs_body() {
+                match buffer(body, self.body_limit).await {
+                    Ok(whole) => (whole.data.clone(), RequestBody::buffered(whole)),
+                    Err(NotBuffered::TooLarge) => {
+                        let limit = self.body_limit;
+                        let why =
+                            format!("the body is longer than {limit} bytes, the most that is looked into");
+                        return Ok(answer::text(StatusCode::PAYLOAD_TOO_LARGE, why, Verdict::Refused));
+                    }
+                    Err(NotBuffered::Broken) => {
+                        let why = "the body ended before its time; nothing was begun";
+                        return Ok(answer::text(StatusCode::BAD_REQUEST, why, Verdict::Refused));
+                    }
                 }
-                Err(NotBuffered::Broken) => {
-                    let why = "the body ended before its time; nothing was begun";
+            } else {
+                (Bytes::new(), RequestBody::original(body))
+            };
+            let guard = match self.look_at(&parts, &seen) {
+                Kind::Event(event) => match self.claim(&event).await {
+                    Ok(guard) => Some(guard),
+                    Err(answer) => return Ok(answer),
+                },
+                Kind::Handshake => None,
+                Kind::Refused(why) => {
                     return Ok(answer::text(StatusCode::BAD_REQUEST, why, Verdict::Refused));
                 }
+            };
+            let Some(guard) = guard else {
+                let passed = inner.call(Request::from_parts(parts, body));
+                return Ok(answer::pass(passed.await?, Verdict::Passed));
+            };
+            // From here on the owner's end, however it comes, frees the key.
+            let (owner, attempt) = Owner::new(guard);
+            parts.extensions.insert(attempt);
+            let response = inner.call(Request::from_parts(parts, body)).await?;
+            let finished =
+                Finished { status: response.status(), headers: response.headers(), trailers: None };
+            if !self.completes.completes(&finished) {
+                drop(owner);
+                return Ok(answer::pass(response, Verdict::Freed));
             }
-        } else {
-            (Bytes::new(), RequestBody::original(body))
-        };
-        let guard = match self.look_at(&parts, &seen) {
-            Kind::Event(event) => match self.claim(&event).await {
-                Ok(guard) => Some(guard),
-                Err(answer) => return Ok(answer),
-            },
-            Kind::Handshake => None,
-            Kind::Refused(why) => return Ok(answer::text(StatusCode::BAD_REQUEST, why, Verdict::Refused)),
-        };
-        let mut request = Request::from_parts(parts, body);
-        let Some(guard) = guard else {
-            return Ok(answer::pass(inner.call(request).await?, Verdict::Passed));
-        };
-        // From here on the owner's end, however it comes, frees the key.
-        let (owner, attempt) = Owner::new(guard);
-        request.extensions_mut().insert(attempt);
-        let response = inner.call(request).await?;
-        let finished = Finished { status: response.status(), headers: response.headers(), trailers: None };
-        if !self.completes.completes(&finished) {
-            drop(owner);
-            return Ok(answer::pass(response, Verdict::Freed));
-        }
-        match owner.complete(None, false).await {
-            Ok(()) => Ok(answer::pass(response, Verdict::Done)),
-            Err(error) => Ok(unavailable(error)),
+            match owner.complete(None, false).await {
+                Ok(()) => Ok(answer::pass(response, Verdict::Done)),
+                Err(error) => Ok(unavailable(error)),
+            }
         }
     }
 
