@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use axum::Router;
 use axum::extract::{Extension, State};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use oncedb::http::{Attempt, Dialect, IdempotencyLayer, Place, STRIPE, WebhookLayer};
+use oncedb::http::{Attempt, Dialect, IdempotencyLayer, Place, STRIPE, Verdict, WebhookLayer};
 use oncedb::{ScopeOptions, Store, Ties};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -46,6 +47,15 @@ async fn pay(State(done): State<Arc<Done>>, order: String) -> Response {
     (StatusCode::CREATED, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
+/// Tells what the store said. A program that logs takes it from the same place.
+async fn told(mut response: Response) -> Response {
+    if let Some(verdict) = response.extensions().get::<Verdict>() {
+        let verdict = format!("{verdict:?}").to_lowercase();
+        response.headers_mut().insert("x-verdict", HeaderValue::try_from(verdict).expect("letters"));
+    }
+    response
+}
+
 fn routes(store: &Store, done: Arc<Done>) -> oncedb::Result<Router> {
     // Several events of one object can be created in one second: an equal time is no reason to skip one.
     let events = store.scope_with("stripe", ScopeOptions::new().ties(Ties::Accept))?;
@@ -59,6 +69,7 @@ fn routes(store: &Store, done: Arc<Done>) -> oncedb::Result<Router> {
     Ok(Router::new()
         .route("/stripe", post(event).layer(webhooks))
         .route("/payments", post(pay).layer(keys))
+        .layer(map_response(told))
         .with_state(done))
 }
 
@@ -75,11 +86,13 @@ fn send(
         request = request.header(*name, *value);
     }
     let mut response = request.send(body.to_string())?;
-    let (status, replayed) =
-        (response.status().as_u16(), response.headers().contains_key("idempotent-replayed"));
+    let status = response.status().as_u16();
+    let replayed = response.headers().contains_key("idempotent-replayed");
+    let verdict = response.headers().get("x-verdict").and_then(|verdict| verdict.to_str().ok());
+    let verdict = verdict.unwrap_or_default().to_owned();
     let text = response.body_mut().read_to_string()?;
     println!(
-        "POST {path} {headers:?} {body}\n  -> {status}{} {text}",
+        "POST {path} {headers:?} {body}\n  -> {verdict}: {status}{} {text}",
         if replayed { ", replayed" } else { "" }
     );
     Ok((status, replayed))
