@@ -11,6 +11,7 @@ use crate::Failed;
 use crate::consume::{COMMITTED, Tally};
 use crate::effects;
 use crate::event::Event;
+use crate::paths::beside;
 
 const LINES: usize = 40_000;
 /// Every fifth line is a copy of one of the thousand before it.
@@ -28,8 +29,9 @@ pub fn run() -> Result<bool, Failed> {
     let ids = write_partition(&partition)?;
     println!("a partition of {LINES} lines, {} events and {} copies", ids.len(), LINES - ids.len());
 
+    let data = place.path().join("dedupe");
     for life in 1..=KILLS {
-        let mut process = Process::start(&partition, place.path(), &[])?;
+        let mut process = Process::start(&partition, &data, &[])?;
         let mut offset = String::new();
         for _ in 0..COMMITS_A_LIFE {
             offset = process.committed()?;
@@ -40,7 +42,7 @@ pub fn run() -> Result<bool, Failed> {
         process.child.wait()?;
         println!("process {life}: killed in the middle of its work; the next goes on from byte {offset}");
     }
-    let tally = Process::start(&partition, place.path(), &[])?.finish()?;
+    let tally = Process::start(&partition, &data, &[])?.finish()?;
     println!(
         "process {}: to the end; {} done, {} found done by a process that died, {} copies",
         KILLS + 1,
@@ -48,15 +50,30 @@ pub fn run() -> Result<bool, Failed> {
         tally.found_done,
         tally.duplicates
     );
-    let again = Process::start(&partition, place.path(), &["--from-start"])?.finish()?;
+    let rewound = Process::start(&partition, &data, &["--from-start"])?.finish()?;
     println!(
         "process {}: rewound to the first line; {} done, {} copies",
         KILLS + 2,
-        again.done,
-        again.duplicates
+        rewound.done,
+        rewound.duplicates
     );
+    let piped = Process::start_piped(&partition, &data)?.finish()?;
+    println!("process {}: from a pipe; {} done, {} copies", KILLS + 3, piped.done, piped.duplicates);
+    let again = [rewound, piped].iter().all(|tally| tally.done + tally.found_done == 0);
+    let once = are_done_once(&data, &ids)? && again;
 
-    let done = effects::read(&place.path().join("dedupe.effects.jsonl"))?;
+    // Nobody kills this one: what it claims first would be lost with it.
+    let data = place.path().join("claimed-first");
+    let first = Process::start(&partition, &data, &["--claim-first"])?.finish()?;
+    let again = Process::start(&partition, &data, &["--claim-first", "--from-start"])?.finish()?;
+    println!("claimed first, with a store of its own: {} done; rewound: {} done", first.done, again.done);
+    let once = once && are_done_once(&data, &ids)? && again.done == 0;
+    println!("handled exactly once: {}", if once { "yes" } else { "NO" });
+    Ok(once)
+}
+
+fn are_done_once(data: &Path, ids: &HashSet<String>) -> Result<bool, Failed> {
+    let done = effects::read(&beside(data, ".effects.jsonl"))?;
     let mut times: HashMap<&str, usize> = HashMap::new();
     for event in &done {
         *times.entry(&event.id).or_default() += 1;
@@ -65,9 +82,7 @@ pub fn run() -> Result<bool, Failed> {
     let missing = ids.iter().filter(|id| !times.contains_key(id.as_str())).count();
     let strange = times.keys().filter(|id| !ids.contains(**id)).count();
     println!("{} effects: {twice} twice, {missing} missing, {strange} of no event", done.len());
-    let once = twice + missing + strange == 0 && again.done + again.found_done == 0;
-    println!("handled exactly once: {}", if once { "yes" } else { "NO" });
-    Ok(once)
+    Ok(twice + missing + strange == 0)
 }
 
 fn write_partition(path: &Path) -> Result<HashSet<String>, Failed> {
@@ -96,14 +111,16 @@ struct Process {
 }
 
 impl Process {
-    fn start(partition: &Path, place: &Path, more: &[&str]) -> Result<Self, Failed> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .arg(partition)
-            .args(["--commits", "--data"])
-            .arg(place.join("dedupe"))
-            .args(more)
-            .stdout(Stdio::piped())
-            .spawn()?;
+    fn start(partition: &Path, data: &Path, more: &[&str]) -> Result<Self, Failed> {
+        Self::spawn(Command::new(std::env::current_exe()?).arg(partition).args(more), data)
+    }
+
+    fn start_piped(partition: &Path, data: &Path) -> Result<Self, Failed> {
+        Self::spawn(Command::new(std::env::current_exe()?).arg("-").stdin(File::open(partition)?), data)
+    }
+
+    fn spawn(command: &mut Command, data: &Path) -> Result<Self, Failed> {
+        let mut child = command.args(["--commits", "--data"]).arg(data).stdout(Stdio::piped()).spawn()?;
         let output = child.stdout.take().ok_or("the consumer has no output")?;
         Ok(Self { child, output: BufReader::new(output) })
     }

@@ -126,4 +126,20 @@ mod tests {
             assert!(convention.documented_at.starts_with("https://"));
         }
     }
+
+    #[test]
+    fn each_sender_tries_for_as_long_as_it_says() {
+        let minutes = |length: Duration| length.as_secs() / 60;
+        let spans = CONVENTIONS.map(|convention| (convention.name, minutes(convention.retries)));
+        let expected = [
+            ("Standard Webhooks", 4_535),
+            ("Stripe", 3 * 24 * 60),
+            ("GitHub", 3 * 24 * 60),
+            ("Shopify", 4 * 60),
+            ("Slack", 6),
+        ];
+        assert_eq!(spans, expected);
+        let windows = CONVENTIONS.map(|convention| convention.window.as_secs() / 86_400);
+        assert_eq!(windows, [5, 5, 8, 1, 1], "in days");
+    }
 }

@@ -1,17 +1,23 @@
 //! Handlers that do not end well: the key is free, and the retry runs.
 
-use crate::common::{PATIENCE, Place, in_progress};
+use crate::common::{PATIENCE, Place, block_on, in_progress, poll_once};
 use crate::raw;
 use crate::server::{Api, OPEN, Server, Work, by_account, numbered};
 use axum::Router;
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use oncedb::http::{Attempt, WebhookLayer};
+use oncedb::http::{Attempt, IdempotencyLayer, WebhookLayer};
 use oncedb::{Cause, Settled};
+use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
 use tokio::sync::Notify;
+use tower_layer::Layer;
+use tower_service::Service;
 
 #[track_caller]
 fn assert_retried(attempt: &Attempt) {
@@ -122,4 +128,77 @@ fn a_sender_that_hangs_up_frees_the_event() {
     work.open_gate(OPEN);
     server.client().send("POST", "/hook", &[("webhook-id", "e")], "").expect(201, "run 2");
     assert_retried(&entered.next());
+}
+
+/// A service without a server. Its first run goes wrong.
+#[derive(Clone)]
+struct Unlucky {
+    runs: Arc<AtomicU32>,
+    /// The first run never ends; else it fails, as it does inside of a timeout.
+    hangs: bool,
+}
+
+const TIME_IS_UP: &str = "its time is up";
+
+impl<B> Service<Request<B>> for Unlucky {
+    type Response = Response<Body>;
+    type Error = &'static str;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, &'static str>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let run = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
+        if run == 1 && self.hangs {
+            return Box::pin(std::future::pending());
+        }
+        if run == 2 {
+            assert_retried(request.extensions().get::<Attempt>().expect("every new run has one"));
+        }
+        let reply = Response::builder().status(StatusCode::CREATED).body(Body::empty());
+        Box::pin(ready(if run == 1 { Err(TIME_IS_UP) } else { Ok(reply.expect("a response")) }))
+    }
+}
+
+/// What comes of a first run that goes wrong and of two deliveries after it, and how often the service ran.
+fn statuses_after_bad_luck<L, R>(hangs: bool, layer: &L) -> ([u16; 2], u32)
+where
+    L: Layer<Unlucky>,
+    L::Service: Service<Request<Body>, Response = Response<R>, Error = &'static str>,
+{
+    let runs = Arc::new(AtomicU32::new(0));
+    let mut service = layer.layer(Unlucky { runs: Arc::clone(&runs), hangs });
+    let mut call = || {
+        let request = Request::post("/").header("webhook-id", "e").header("idempotency-key", "k");
+        service.call(request.body(Body::empty()).expect("a request"))
+    };
+    if hangs {
+        let mut first = Box::pin(call());
+        assert!(poll_once(first.as_mut()).is_pending());
+        assert!(poll_once(first.as_mut()).is_pending());
+    } else {
+        assert_eq!(block_on(call()).err(), Some(TIME_IS_UP), "the service's own error goes on");
+    }
+    let statuses = [(); 2].map(|()| block_on(call()).expect("it succeeds").status().as_u16());
+    (statuses, runs.load(Ordering::SeqCst))
+}
+
+/// A timeout inside of the layer makes the service fail: the error goes on and the key is free.
+#[test]
+fn a_service_that_fails_frees_the_key() {
+    let scope = Place::new().open().scope("s").expect("the scope opens");
+    assert_eq!(statuses_after_bad_luck(false, &WebhookLayer::new(scope.clone())), ([201, 200], 2));
+    let keys = IdempotencyLayer::new(scope, |_| Some("a"));
+    assert_eq!(statuses_after_bad_luck(false, &keys), ([201, 201], 2));
+}
+
+/// A timeout around the layer drops its future: the key is free.
+#[test]
+fn a_call_that_is_dropped_frees_the_key() {
+    let scope = Place::new().open().scope("s").expect("the scope opens");
+    assert_eq!(statuses_after_bad_luck(true, &WebhookLayer::new(scope.clone())), ([201, 200], 2));
+    let keys = IdempotencyLayer::new(scope, |_| Some("a"));
+    assert_eq!(statuses_after_bad_luck(true, &keys), ([201, 201], 2));
 }

@@ -108,6 +108,22 @@ fn a_running_event_is_409_with_retry_after() {
     hook.deliver("evt_1", "").expect(200, "");
 }
 
+/// `Retry-After` is what is left of the lease, in whole seconds up to 60.
+#[test]
+fn retry_after_is_what_is_left_of_the_lease() {
+    let hook = Hook::shut(|layer| layer.lease(90 * SECOND), Work::counting());
+    thread::scope(|scope| {
+        let first = scope.spawn(|| hook.deliver("evt_1", ""));
+        hook.entered.next();
+        let retry_after = || hook.deliver("evt_1", "").header("retry-after").map(str::to_owned);
+        assert_eq!(retry_after().as_deref(), Some("60"));
+        hook.place.clock.advance(78 * SECOND);
+        assert_eq!(retry_after().as_deref(), Some("12"));
+        hook.work.open_gate(OPEN);
+        first.join().expect("the sender ends").expect(201, "run 1");
+    });
+}
+
 /// A request with no id, more than one, or one that is too long is 400 and does not run.
 #[test]
 fn a_missing_id_is_400() {
