@@ -20,6 +20,7 @@ super::cases! {
     two_events_of_one_entity_at_the_same_time [Order, InProgress];
     a_date_far_ahead_is_refused [Order, MaxAhead];
     a_newer_event_that_fails_keeps_no_older_one_out [Order];
+    an_old_owner_that_finishes_late_does_not_set_its_entity_back [Order, Leases];
     a_newer_event_that_dies_keeps_no_older_one_out [Order];
 }
 
@@ -142,4 +143,15 @@ fn a_newer_event_that_dies_keeps_no_older_one_out<S: Subject>() {
         subject.crash(Vec::new());
         is_stale(&subject, &event("evt_0", 150));
     }
+}
+
+fn an_old_owner_that_finishes_late_does_not_set_its_entity_back<S: Subject>() {
+    let subject = S::open(&Setup::default());
+    let lease = Duration::from_secs(3600);
+    let old = begins(&subject, &event("evt_1", 100).lease(lease));
+    subject.advance(lease);
+    completes(&subject, begins(&subject, &event("evt_2", 200)), "applied");
+    subject.end(old, End::Complete(None)).expect_err("its entity has gone on");
+    is_stale(&subject, &event("evt_3", 150));
+    is_new(&subject, &event("evt_4", 250));
 }

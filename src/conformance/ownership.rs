@@ -14,6 +14,8 @@ super::cases! {
     a_handler_slower_than_its_lease_is_overtaken [Leases, Attempts];
     an_old_owner_that_finishes_late_changes_nothing [Leases];
     an_old_owner_that_gives_up_late_frees_nothing [Leases];
+    an_old_owner_that_goes_on_is_told [Leases];
+    a_renewed_lease_begins_anew [Leases];
     a_handler_fails_and_the_sender_retries;
     a_copy_that_came_while_the_first_ran_is_new_once_that_failed [InProgress];
     a_dropped_handler_frees_the_key;
@@ -43,7 +45,7 @@ fn a_crash_between_claim_and_completion<S: Subject>() {
     let running = begins(&subject, &event("evt_1"));
     if S::can(Ability::Notes) {
         // A note is durable, and so is its claim: the next attempt surely knows of this one.
-        subject.note(&running, b"about to charge");
+        subject.note(&running, b"about to charge").expect("it is kept");
         let number = subject.attempt(&running).number;
         subject.crash(vec![running]);
         let next = begins(&subject, &event("evt_1"));
@@ -58,8 +60,8 @@ fn a_crash_between_claim_and_completion<S: Subject>() {
 fn a_crash_after_an_outside_effect_leaves_its_note<S: Subject>() {
     let mut subject = S::open(&Setup::default());
     let running = begins(&subject, &event("evt_1"));
-    subject.note(&running, b"about to charge");
-    subject.note(&running, b"charged 17");
+    subject.note(&running, b"about to charge").expect("it is kept");
+    subject.note(&running, b"charged 17").expect("it is kept");
     subject.crash(vec![running]);
     let running = begins(&subject, &event("evt_1"));
     follows(&subject, &running, 2, Cause::Orphaned, Some("charged 17"));
@@ -125,6 +127,37 @@ fn an_old_owner_that_gives_up_late_frees_nothing<S: Subject>() {
         completes(&subject, successor, "the successor's");
         shows::<S>(&is_duplicate(&subject, &event("evt_1")), "the successor's");
     }
+}
+
+fn an_old_owner_that_goes_on_is_told<S: Subject>() {
+    let subject = S::open(&Setup::default());
+    let old = begins(&subject, &event("evt_1").lease(HOUR));
+    subject.advance(HOUR);
+    let successor = begins(&subject, &event("evt_1").lease(HOUR));
+    subject.renew(&old).expect_err("it has lost its key");
+    if S::can(Ability::Notes) {
+        subject.note(&old, b"late").expect_err("it has lost its key");
+    }
+    subject.advance(HOUR);
+    let third = begins(&subject, &event("evt_1"));
+    follows(&subject, &third, 3, Cause::LeaseExpired, None);
+    completes(&subject, third, "the third's");
+    drop((old, successor));
+    shows::<S>(&is_duplicate(&subject, &event("evt_1")), "the third's");
+}
+
+fn a_renewed_lease_begins_anew<S: Subject>() {
+    let subject = S::open(&Setup::default());
+    let running = begins(&subject, &event("evt_1").lease(HOUR));
+    for _ in 0..5 {
+        subject.advance(HOUR / 2);
+        subject.renew(&running).expect("it is still the owner");
+        is_in_progress(&subject, &event("evt_1"));
+    }
+    subject.advance(HOUR - Duration::from_nanos(1));
+    is_in_progress(&subject, &event("evt_1"));
+    completes(&subject, running, "paid");
+    shows::<S>(&is_duplicate(&subject, &event("evt_1")), "paid");
 }
 
 fn given_up<S: Subject>(end: &End) {

@@ -64,8 +64,32 @@ pub trait Subject: Sized + Send + Sync {
     }
 
     /// Keeps a note with the claim. With [`Ability::Notes`].
-    fn note(&self, _running: &Self::Running, _note: &[u8]) {
+    ///
+    /// # Errors
+    ///
+    /// What the store said: the claim is another owner's by now.
+    fn note(&self, _running: &Self::Running, _note: &[u8]) -> Result<(), String> {
         unreachable!("the store keeps no notes")
+    }
+
+    /// Starts the lease anew. With [`Ability::Leases`].
+    ///
+    /// # Errors
+    ///
+    /// What the store said: the claim is another owner's by now.
+    fn renew(&self, _running: &Self::Running) -> Result<(), String> {
+        unreachable!("the store has no leases")
+    }
+
+    /// Events arrive together and are done at once; an answer for each, in their order. With
+    /// [`Ability::Batches`].
+    fn claim_all(&self, _events: &[Event]) -> Vec<Answer<()>> {
+        unreachable!("the store takes no batches")
+    }
+
+    /// Whether an event is known as done. With [`Ability::Lookups`].
+    fn contains(&self, _source: &str, _id: &[u8]) -> bool {
+        unreachable!("the store cannot be looked into")
     }
 
     /// Frees a completed id; whether there was one. With [`Ability::Forget`].
@@ -130,6 +154,10 @@ pub enum Ability {
     RejectTies,
     /// A limit for dates in the future.
     MaxAhead,
+    /// Several events can be claimed in one call.
+    Batches,
+    /// Whether an id is known can be asked without a claim.
+    Lookups,
     /// An operator can free a completed id.
     Forget,
     /// Time passes by a clock that nobody sets: a wall clock set ahead expires nothing.

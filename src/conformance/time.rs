@@ -1,13 +1,15 @@
 //! How long a key is kept, by whose clock, and what happens at the end.
 #![allow(clippy::unchecked_time_subtraction, reason = "the times of a scenario are known")]
 
+use std::thread;
 use std::time::Duration;
 
 use super::expect::{begins, completes, event, is_duplicate, is_in_progress, is_new, is_stale};
-use super::{Ability, Event, Setup, Subject};
+use super::{Ability, Answer, Event, Setup, Subject};
 
 super::cases! {
     the_retry_lands_exactly_at_expiry [Windows];
+    a_look_goes_by_the_rule_of_a_claim [Windows, Lookups];
     duplicates_do_not_extend_the_window [Windows];
     an_expired_key_that_is_claimed_again_lives_a_whole_window [Windows];
     the_window_starts_at_completion [Windows, InProgress];
@@ -18,6 +20,7 @@ super::cases! {
     different_senders_have_different_horizons [EventWindows];
     windows_of_a_second_and_of_ten_years [EventWindows];
     collection_takes_only_what_has_expired [Windows];
+    collection_beside_claims [Windows];
     a_claim_in_progress_is_never_collected [Windows, InProgress];
     expired_keys_leave_nothing_behind [Windows, Size];
 }
@@ -38,6 +41,23 @@ fn the_retry_lands_exactly_at_expiry<S: Subject>() {
     is_new(&subject, &event("evt_1"));
     subject.collect();
     is_new(&subject, &event("evt_2"));
+}
+
+fn a_look_goes_by_the_rule_of_a_claim<S: Subject>() {
+    let subject = S::open(&Setup::default());
+    let is_known = || subject.contains("stripe", b"evt_1");
+    for _ in 0..2 {
+        assert!(!is_known());
+        is_new(&subject, &event("evt_1"));
+        assert!(is_known());
+        subject.advance(DAY - NANOSECOND);
+        subject.collect();
+        assert!(is_known(), "a nanosecond is left");
+        subject.advance(NANOSECOND);
+        assert!(!is_known(), "its time is over");
+        subject.collect();
+    }
+    assert!(!subject.contains("other", b"evt_1"));
 }
 
 fn duplicates_do_not_extend_the_window<S: Subject>() {
@@ -173,6 +193,30 @@ fn collection_takes_only_what_has_expired<S: Subject>() {
         }
     }
     is_new(&subject, &event("evt_0"));
+}
+
+fn collection_beside_claims<S: Subject>() {
+    let subject = S::open(&Setup::default());
+    let ids: Vec<Event> = (0..10).map(|number| event(&format!("evt_{number}"))).collect();
+    for event in &ids {
+        is_new(&subject, event);
+    }
+    for _ in 0..5 {
+        subject.advance(DAY);
+        let new: Vec<usize> = thread::scope(|scope| {
+            let claims = || ids.iter().map(|event| subject.claim(event, None)).collect::<Vec<_>>();
+            let threads = [scope.spawn(claims), scope.spawn(claims)];
+            for _ in 0..ids.len() {
+                subject.collect();
+            }
+            let answers = threads.map(|thread| thread.join().expect("a claim does not panic"));
+            let is_new = |answers: &Vec<Answer<()>>, event: usize| answers[event] == Answer::New(());
+            (0..ids.len())
+                .map(|event| answers.iter().filter(|answers| is_new(answers, event)).count())
+                .collect()
+        });
+        assert!(new.iter().all(|&new| new == 1), "how often each did the work: {new:?}");
+    }
 }
 
 fn a_claim_in_progress_is_never_collected<S: Subject>() {

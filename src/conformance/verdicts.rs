@@ -7,7 +7,7 @@ use super::expect::{
     begins, completes, ends, event, is_duplicate, is_error, is_in_progress, is_mismatch, is_new, is_stale,
     shows,
 };
-use super::{Answer, End, Event, Reply, Setup, Subject};
+use super::{Answer, Done, End, Event, Reply, Setup, Subject};
 
 super::cases! {
     the_first_delivery_is_new_and_the_next_ones_are_duplicates;
@@ -21,6 +21,7 @@ super::cases! {
     a_duplicate_comes_before_stale [Order];
     stale_comes_before_a_busy_entity [Order, InProgress];
     two_identical_deliveries_in_the_same_instant;
+    copies_in_one_batch_and_across_batches [Batches];
     same_id_with_another_payload [Fingerprints];
     same_id_with_another_payload_while_the_first_runs [Fingerprints, InProgress];
     after_an_abort_the_old_fingerprint_no_longer_counts [Fingerprints];
@@ -147,6 +148,41 @@ fn two_identical_deliveries_in_the_same_instant<S: Subject>() {
         }
         assert_eq!(new, 1, "deliveries of {} that did the work", event.id.escape_ascii());
         is_duplicate(&subject, &event);
+    }
+}
+
+fn copies_in_one_batch_and_across_batches<S: Subject>() {
+    const THREADS: usize = 4;
+    let subject = S::open(&Setup::default());
+    let batch = ["evt_1", "evt_2", "evt_1", "evt_3", "evt_1"].map(event);
+    let done = Answer::Duplicate(Done::default());
+    let first = [Answer::New(()), Answer::New(()), done.clone(), Answer::New(()), done.clone()];
+    assert_eq!(subject.claim_all(&batch), first);
+    assert_eq!(subject.claim_all(&batch), [(); 5].map(|()| done.clone()));
+    assert_eq!(subject.claim_all(&[]), []);
+
+    let ids: Vec<Event> = (4..24).map(|number| event(&format!("evt_{number}"))).collect();
+    let answers: Vec<(Event, Answer<()>)> = thread::scope(|scope| {
+        let (subject, ids) = (&subject, &ids);
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                // Each in an order of its own, with every event twice.
+                let mut batch = [&ids[..], &ids[..]].concat();
+                batch.rotate_left(thread * 5);
+                scope.spawn(move || {
+                    let answers = subject.claim_all(&batch);
+                    batch.into_iter().zip(answers).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("a claim does not panic")).collect()
+    });
+    assert_eq!(answers.len(), THREADS * ids.len() * 2);
+    for event in &ids {
+        let of_event = answers.iter().filter(|(asked, _)| asked.id == event.id);
+        let new = of_event.filter(|(_, answer)| *answer == Answer::New(())).count();
+        assert_eq!(new, 1, "copies of {} that did the work", event.id.escape_ascii());
+        is_duplicate(&subject, event);
     }
 }
 

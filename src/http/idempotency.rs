@@ -368,6 +368,9 @@ impl Config {
     {
         let (head, body) = response.into_parts();
         async move {
+            // Declared in this order, the body goes before its key is free, wherever this ends.
+            let (owner, body) = (owner, body);
+            let promised = promised_len(&head.headers, &body);
             if !self.keeps.completes(&Finished {
                 status: head.status,
                 headers: &head.headers,
@@ -378,7 +381,6 @@ impl Config {
             }
             // A closed store fails the completion.
             let stored_limit = self.scope.open().map_or(0, |(_, engine)| engine.options().max_response_len);
-            let promised = promised_len(&head.headers, &body);
             let recording = Recording {
                 owner,
                 rule: self.keeps.clone(),

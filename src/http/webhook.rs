@@ -331,6 +331,8 @@ impl Config {
                     return Ok(answer::text(StatusCode::BAD_REQUEST, why, Verdict::Refused));
                 }
             };
+            // The handler's body is its own again: it may free it, or change it in place.
+            drop(seen);
             let Some(guard) = guard else {
                 let passed = inner.call(Request::from_parts(parts, body));
                 return Ok(answer::pass(passed.await?, Verdict::Passed));

@@ -33,20 +33,20 @@ fn futures() {
 
 #[test]
 fn ledger_in_redb() {
-    holds::<redb::InRedb>("a ledger in redb", 22);
+    holds::<redb::InRedb>("a ledger in redb", 25);
 }
 
 #[test]
 fn ledger_in_sqlite() {
-    holds::<sqlite::InSqlite>("a ledger in SQLite", 22);
+    holds::<sqlite::InSqlite>("a ledger in SQLite", 25);
 }
 
 #[test]
 fn webhooks_over_http() {
-    holds::<http::Served<http::Webhooks>>("webhooks over HTTP", 5);
+    holds::<http::Served<http::Webhooks>>("webhooks over HTTP", 7);
 }
 
 #[test]
 fn idempotency_keys_over_http() {
-    holds::<http::Served<http::Keys>>("Idempotency-Key over HTTP", 17);
+    holds::<http::Served<http::Keys>>("Idempotency-Key over HTTP", 20);
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use oncedb::conformance::{Ability, Answer, End, Event, Setup, Subject};
-use oncedb::redb::{Database, StorageBackend, WriteTransaction};
+use oncedb::redb::{Database, ReadableDatabase, StorageBackend, WriteTransaction};
 use oncedb::{Ledger, ManualClock, Record};
 
 use crate::ledger::{can, ledger, request, told};
@@ -156,6 +156,19 @@ impl Subject for InRedb {
         let forgotten = self.ledger(source).forget(&tx, id).expect("it can be forgotten");
         tx.commit().expect("it commits");
         forgotten
+    }
+
+    fn claim_all(&self, events: &[Event]) -> Vec<Answer<()>> {
+        let tx = self.db().begin_write().expect("a transaction");
+        let claim = |event| self.claim_in(&tx, event, None).and_then(|_| Answer::New(()));
+        let answers = events.iter().map(claim).collect();
+        tx.commit().expect("it commits");
+        answers
+    }
+
+    fn contains(&self, source: &str, id: &[u8]) -> bool {
+        let tx = self.db().begin_read().expect("a transaction");
+        self.ledger(source).contains(&tx, id).expect("the ledger answers")
     }
 
     fn step_wall(&self, seconds: i64) {

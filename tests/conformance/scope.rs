@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use oncedb::conformance::{Ability, Answer, Attempt, Done, End, Event, Setup, Subject};
 use oncedb::simulation::MemoryDisk;
-use oncedb::{Guard, ManualClock, Outcome, Record, Request, Result};
+use oncedb::{Guard, ManualClock, Outcome, Record, Request, Result, Store};
 
 use crate::common::block_on;
 use crate::life::{Life, break_disk, fill_disk};
@@ -22,6 +22,7 @@ pub trait Form: Send + Sync {
     fn abort(guard: Guard) -> Result<()>;
     fn note(guard: &Guard, note: &[u8]) -> Result<()>;
     fn forget(scope: &oncedb::Scope, id: &[u8]) -> Result<bool>;
+    fn claim_all(store: &Store, requests: Vec<Request>) -> Result<Vec<Result<Outcome<Record>>>>;
 }
 
 pub struct Blocking;
@@ -56,6 +57,9 @@ impl Form for Blocking {
     fn forget(scope: &oncedb::Scope, id: &[u8]) -> Result<bool> {
         scope.forget(id)
     }
+    fn claim_all(store: &Store, requests: Vec<Request>) -> Result<Vec<Result<Outcome<Record>>>> {
+        store.claim_requests(requests)
+    }
 }
 
 pub struct Futures;
@@ -89,6 +93,9 @@ impl Form for Futures {
     }
     fn forget(scope: &oncedb::Scope, id: &[u8]) -> Result<bool> {
         block_on(scope.forget_async(id))
+    }
+    fn claim_all(store: &Store, requests: Vec<Request>) -> Result<Vec<Result<Outcome<Record>>>> {
+        block_on(store.claim_requests_async(requests))
     }
 }
 
@@ -145,6 +152,13 @@ pub fn answer<N, P>(outcome: Outcome<N, P>) -> Answer<N> {
     }
 }
 
+fn done(outcome: Result<Outcome<Record>>) -> Answer<()> {
+    match outcome {
+        Ok(outcome) => answer(outcome).and_then(|_| Answer::New(())),
+        Err(error) => Answer::Error(error.to_string()),
+    }
+}
+
 impl<F: Form> Subject for Scoped<F> {
     type Running = Guard;
 
@@ -193,10 +207,7 @@ impl<F: Form> Subject for Scoped<F> {
     }
 
     fn claim(&self, event: &Event, response: Option<&[u8]>) -> Answer<()> {
-        match self.request(event).and_then(|request| F::claim(request, response)) {
-            Ok(outcome) => answer(outcome).and_then(|_| Answer::New(())),
-            Err(error) => Answer::Error(error.to_string()),
-        }
+        done(self.request(event).and_then(|request| F::claim(request, response)))
     }
 
     fn advance(&self, by: Duration) {
@@ -230,8 +241,22 @@ impl<F: Form> Subject for Scoped<F> {
         }
     }
 
-    fn note(&self, guard: &Guard, note: &[u8]) {
-        F::note(guard, note).expect("it is kept");
+    fn note(&self, guard: &Guard, note: &[u8]) -> std::result::Result<(), String> {
+        F::note(guard, note).map_err(|error| error.to_string())
+    }
+
+    fn renew(&self, guard: &Guard) -> std::result::Result<(), String> {
+        guard.renew().map_err(|error| error.to_string())
+    }
+
+    fn claim_all(&self, events: &[Event]) -> Vec<Answer<()>> {
+        let requests: Result<Vec<_>> = events.iter().map(|event| self.request(event)).collect();
+        let outcomes = requests.and_then(|requests| F::claim_all(&self.life().store, requests));
+        outcomes.expect("the batch is taken").into_iter().map(done).collect()
+    }
+
+    fn contains(&self, source: &str, id: &[u8]) -> bool {
+        self.life().scope(source).and_then(|scope| scope.contains(id)).expect("the store answers")
     }
 
     fn forget(&self, source: &str, id: &[u8]) -> bool {

@@ -163,6 +163,21 @@ impl Subject for InSqlite {
         forgotten
     }
 
+    fn claim_all(&self, events: &[Event]) -> Vec<Answer<()>> {
+        let place = self.place();
+        let connection = place.connect();
+        let tx =
+            Transaction::new_unchecked(&connection, TransactionBehavior::Immediate).expect("a transaction");
+        let answers = events.iter().map(|event| place.claim_in(&tx, event, None)).collect();
+        tx.commit().expect("it commits");
+        answers
+    }
+
+    fn contains(&self, source: &str, id: &[u8]) -> bool {
+        let place = self.place();
+        place.ledger(source).contains(&place.connect(), id).expect("the ledger answers")
+    }
+
     fn step_wall(&self, seconds: i64) {
         self.clock.step_wall(seconds);
     }

@@ -8,12 +8,16 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use oncedb::http::{Attempt, IdempotencyLayer, WebhookLayer};
-use oncedb::{Cause, Settled};
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use oncedb::http::{Attempt, Finished, IdempotencyLayer, Rule, WebhookLayer};
+use oncedb::{Cause, Settled, Store};
+use std::convert::Infallible;
 use std::future::ready;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use tokio::sync::Notify;
 use tower_layer::Layer;
@@ -201,4 +205,57 @@ fn a_call_that_is_dropped_frees_the_key() {
     assert_eq!(statuses_after_bad_luck(true, &WebhookLayer::new(scope.clone())), ([201, 200], 2));
     let keys = IdempotencyLayer::new(scope, |_| Some("a"));
     assert_eq!(statuses_after_bad_luck(true, &keys), ([201, 201], 2));
+}
+
+/// A reply that tells, when it goes, how many claims are in progress.
+struct Watching {
+    store: Store,
+    running: Arc<AtomicU64>,
+}
+
+impl http_body::Body for Watching {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        panic!("the body fails")
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(3)
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.running.store(self.store.stats().in_progress, Ordering::SeqCst);
+    }
+}
+
+/// A panic after the handler has answered, in a rule of the caller's or in the body, frees the key after what the
+/// reply holds is gone: a retry must not meet it.
+#[test]
+fn what_a_reply_holds_is_gone_before_its_key_is_free() {
+    let panics = |_: &Finished<'_>| -> bool { panic!("the rule fails") };
+    for rule in [Rule::new(panics), Rule::new(|_| true)] {
+        let place = Place::new();
+        let store = place.open();
+        let running = Arc::new(AtomicU64::new(u64::MAX));
+        let handler = {
+            let (store, running) = (store.clone(), Arc::clone(&running));
+            async move || Response::new(Body::new(Watching { store, running }))
+        };
+        let scope = store.scope("s").expect("the scope opens");
+        let layer = IdempotencyLayer::new(scope, |_| Some("a")).keeps(rule);
+        let mut service = layer.layer(post(handler));
+        let request =
+            Request::post("/").header("idempotency-key", "k").body(Body::empty()).expect("a request");
+        let call = AssertUnwindSafe(|| block_on(service.call(request)).is_ok());
+        catch_unwind(call).expect_err("the panic goes on");
+        assert_eq!(running.load(Ordering::SeqCst), 1, "the claim, while the reply goes");
+        assert_eq!(store.stats().in_progress, 0, "and after it");
+    }
 }

@@ -48,7 +48,13 @@ impl Layered for Keys {
     fn can(ability: Ability) -> bool {
         !matches!(
             ability,
-            Ability::Order | Ability::StaleIsTold | Ability::RejectTies | Ability::MaxAhead | Ability::Size
+            Ability::Order
+                | Ability::StaleIsTold
+                | Ability::RejectTies
+                | Ability::MaxAhead
+                | Ability::Size
+                | Ability::Batches
+                | Ability::Lookups
         )
     }
 

@@ -210,8 +210,12 @@ impl<L: Layered> Subject for Served<L> {
         }
     }
 
-    fn note(&self, running: &Running, note: &[u8]) {
-        block_on(running.attempt.note(note)).expect("it is kept");
+    fn note(&self, running: &Running, note: &[u8]) -> Result<(), String> {
+        block_on(running.attempt.note(note)).map_err(|error| error.to_string())
+    }
+
+    fn renew(&self, running: &Running) -> Result<(), String> {
+        running.attempt.renew().map_err(|error| error.to_string())
     }
 
     fn forget(&self, source: &str, id: &[u8]) -> bool {

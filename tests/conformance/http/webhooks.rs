@@ -23,7 +23,10 @@ impl Layered for Webhooks {
     }
 
     fn can(ability: Ability) -> bool {
-        !matches!(ability, Ability::Refusals | Ability::Responses | Ability::Size)
+        !matches!(
+            ability,
+            Ability::Refusals | Ability::Responses | Ability::Size | Ability::Batches | Ability::Lookups
+        )
     }
 
     fn headers(event: &Event) -> Vec<(&'static str, String)> {
