@@ -15,7 +15,7 @@ use super::answer::{self, Answering, Verdict};
 use super::attempt::{Owner, Terms};
 use super::dialect::{Dialect, Refusal};
 use super::fingerprint::Fingerprint;
-use super::headers;
+use super::headers::{self, Chosen};
 use super::key::{self, NoKey};
 use super::recorder::{Recorder, Recording, promised_len};
 use super::reply_body::{BodyError, ReplyBody};
@@ -80,7 +80,6 @@ pub struct IdempotencyLayer {
 }
 
 type Principal = dyn Fn(&Parts) -> Option<Vec<u8>> + Send + Sync;
-type Choice<T> = dyn Fn(&T) -> bool + Send + Sync;
 
 #[derive(Clone)]
 struct Config {
@@ -88,11 +87,11 @@ struct Config {
     principal: Arc<Principal>,
     header: HeaderName,
     required: bool,
-    methods: Arc<Choice<Method>>,
+    methods: Arc<dyn Fn(&Method) -> bool + Send + Sync>,
     dialect: Dialect,
     fingerprint: Fingerprint,
     keeps: Rule,
-    headers: Arc<Choice<HeaderName>>,
+    headers: Arc<Chosen>,
     request_limit: usize,
     reply_limit: usize,
     terms: Terms,
@@ -385,7 +384,7 @@ impl Config {
                 owner,
                 rule: self.keeps.clone(),
                 status: head.status,
-                stored: headers::stored(&head.headers, |name| (self.headers)(name)),
+                chosen: Arc::clone(&self.headers),
                 body_limit: self.reply_limit,
                 stored_limit,
             };

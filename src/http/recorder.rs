@@ -6,6 +6,7 @@
 //! A body that ends short of the length that it promised, or goes beyond it, is one that breaks.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::attempt::Owner;
-use super::headers;
+use super::headers::{self, Chosen};
 use super::reply_body::BodyError;
 use super::request_body::to_bytes;
 use super::rule::{Finished, Rule};
@@ -29,8 +30,8 @@ pub(crate) struct Recording {
     pub(crate) owner: Owner,
     pub(crate) rule: Rule,
     pub(crate) status: StatusCode,
-    /// Those to store.
-    pub(crate) stored: HeaderMap,
+    /// Which headers to store.
+    pub(crate) chosen: Arc<Chosen>,
     /// The longest body that is kept, in bytes.
     pub(crate) body_limit: usize,
     /// The longest stored form, in bytes.
@@ -53,7 +54,10 @@ impl Recording {
         }
         // What a header may not be, a trailer may not be either.
         let trailers = trailers.map(|trailers| headers::stored(trailers, |_| true));
-        let kept = body.map(|body| stored::encode(self.status, &self.stored, body, trailers.as_ref()));
+        let kept = body.map(|body| {
+            let headers = headers::stored(headers, |name| (self.chosen)(name));
+            stored::encode(self.status, &headers, body, trailers.as_deref())
+        });
         let stored = kept
             .filter(|kept| kept.len() <= self.stored_limit)
             .unwrap_or_else(|| stored::encode_omitted(self.status, len));

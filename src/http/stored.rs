@@ -34,12 +34,14 @@ pub(crate) struct Reply {
     pub(crate) trailers: Option<HeaderMap>,
 }
 
+type Header<'a> = (&'a HeaderName, &'a HeaderValue);
+
 /// The form of a whole reply.
 pub(crate) fn encode(
     status: StatusCode,
-    headers: &HeaderMap,
+    headers: &[Header<'_>],
     body: &[u8],
-    trailers: Option<&HeaderMap>,
+    trailers: Option<&[Header<'_>]>,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + 48 * headers.len() + body.len());
     out.extend_from_slice(&[VERSION, REPLY]);
@@ -65,7 +67,12 @@ impl StoredReply {
     #[cfg(any(test, fuzzing))]
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Kept(reply) => encode(reply.status, &reply.headers, &reply.body, reply.trailers.as_ref()),
+            Self::Kept(reply) => {
+                let headers: Vec<_> = reply.headers.iter().collect();
+                let trailers: Option<Vec<_>> =
+                    reply.trailers.as_ref().map(|trailers| trailers.iter().collect());
+                encode(reply.status, &headers, &reply.body, trailers.as_deref())
+            }
             Self::Omitted { status, len } => encode_omitted(*status, *len),
         }
     }
@@ -97,7 +104,7 @@ impl StoredReply {
     }
 }
 
-fn put_headers(out: &mut Vec<u8>, headers: &HeaderMap) {
+fn put_headers(out: &mut Vec<u8>, headers: &[Header<'_>]) {
     put_varint(out, headers.len() as u64);
     for (name, value) in headers {
         put_bytes(out, name.as_str().as_bytes());
