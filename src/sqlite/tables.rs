@@ -66,9 +66,11 @@ impl Sql {
             ),
             row: format!("SELECT value FROM {from} WHERE kind = ?1 AND name = ?2"),
             any: format!("SELECT 1 FROM {from} LIMIT 1"),
+            // The plus signs keep SQLite from choosing a plan by these values, for which it would compile the
+            // statement anew each time they change.
             due: format!(
                 "SELECT kind, name, expires_at, value FROM {from} INDEXED BY \"{index}\" \
-                 WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2"
+                 WHERE expires_at <= +?1 ORDER BY expires_at LIMIT +?2"
             ),
             put_one: format!("REPLACE INTO {from} (kind, name, expires_at, value) VALUES (?1, ?2, ?3, ?4)"),
             put_two: format!(
@@ -261,7 +263,11 @@ impl RowsMut for Tables<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::{Clock, ManualClock};
+    use crate::timestamp::Timestamp;
     use proptest::prelude::*;
+    use rusqlite::StatementStatus;
+    use std::time::{Duration, SystemTime};
 
     proptest! {
         #[test]
@@ -269,6 +275,41 @@ mod tests {
             prop_assume!(one != other);
             prop_assert_ne!(encoded(&one).to_lowercase(), encoded(&other).to_lowercase());
         }
+    }
+
+    #[test]
+    fn no_statement_is_compiled_anew() {
+        let db = Connection::open_in_memory().unwrap();
+        let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+        let ledger = crate::sqlite::Ledger::new("stripe").clock(clock.clone());
+        let sql = Sql::new("stripe");
+        let claims = |count: u32| {
+            for _ in 0..count {
+                // Its time moves on, so that each claim is bound to other values and removes an older id.
+                clock.advance(Duration::from_secs(2));
+                let tx = db.unchecked_transaction().unwrap();
+                let seconds = clock.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+                let request = ledger.request(format!("evt_{seconds}")).window(Duration::from_secs(1));
+                let order = request.order("acct_7", Timestamp::from_secs(seconds.try_into().unwrap()));
+                assert!(order.claim(&tx).unwrap().is_new());
+                tx.commit().unwrap();
+            }
+        };
+        let assert_compiled_once = |when: &str| {
+            let Text { row, any, due, put_one, put_two, remove, .. } = &*sql.text;
+            for text in [row, any, due, put_one, put_two, remove] {
+                let statement = db.prepare_cached(text).unwrap();
+                assert_eq!(statement.reset_status(StatementStatus::RePrepare), 0, "{when}: {text}");
+            }
+        };
+        claims(20);
+        assert_compiled_once("with no statistics");
+        // With statistics SQLite has more to choose by; the new schema costs each statement one more.
+        db.execute_batch("ANALYZE").unwrap();
+        claims(2);
+        db.flush_prepared_statement_cache();
+        claims(20);
+        assert_compiled_once("with statistics");
     }
 
     #[test]
