@@ -2,7 +2,7 @@
 
 use crate::names::{Key, id_text};
 use crate::run::{Checked, Held, Run, Waiting};
-use crate::seen::{Seen, Shown, begun, outcome};
+use crate::seen::{Before, Seen, Shown, Why, begun, outcome};
 use crate::verdict::{End, Want};
 use crate::world::{Moment, World};
 use oncedb::{Guard, InProgress, Outcome, Record};
@@ -101,7 +101,9 @@ impl Run {
             return Err("a future is pending although there is nothing to wait for".to_owned());
         }
         // A begin on its own may wait before it is granted anything.
-        let waits_first = !durable && wants.iter().any(|want| want.begin);
+        let waits_first = wants
+            .iter()
+            .any(|want| want.begin && (!durable || self.model.can(|world, at| overtakes(&world, at, want))));
         let unchanged = waits_first.then(|| self.model.worlds.clone());
         self.model.change_stepwise(&ids, |mut world, at| {
             let mut steps = vec![world.clone()];
@@ -124,12 +126,20 @@ impl Run {
         Ok(())
     }
 
-    /// Whether a claim waits for its own frame.
+    /// Whether a claim may wait although everything so far is durable: for its own frame, or for that of a lapsed
+    /// attempt, which a flush may have written anew just now.
     fn waits(&self, world: &mut World, at: Moment, want: &Want) -> bool {
-        match world.ask(at, want, usize::MAX).0 {
-            Seen::Claimed(_) => self.is_synced(want.sync),
-            Seen::Begun { .. } => want.sync == Some(true),
-            _ => false,
-        }
+        overtakes(world, at, want)
+            || match world.ask(at, want, usize::MAX).0 {
+                Seen::Claimed(_) => self.is_synced(want.sync),
+                Seen::Begun { .. } => want.sync == Some(true),
+                _ => false,
+            }
     }
+}
+
+/// Whether it takes over from an attempt whose lease is over.
+fn overtakes(world: &World, at: Moment, want: &Want) -> bool {
+    let lapsed = |before: &Before| before.cause == Why::LeaseExpired;
+    matches!(world.clone().ask(at, want, usize::MAX).0, Seen::Begun { previous: Some(before), .. } if lapsed(&before))
 }
