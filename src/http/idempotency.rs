@@ -400,7 +400,7 @@ impl Config {
                     }
                 }
             } else {
-                let recorder = Recorder::new(body, recording, head.headers.clone());
+                let recorder = Recorder::new(body, promised, recording, head.headers.clone());
                 return answer::marked(
                     Response::from_parts(head, ReplyBody::recorded(recorder)),
                     Verdict::Done,

@@ -96,9 +96,9 @@ pub(crate) fn promised_len(headers: &HeaderMap, body: &impl Body) -> Option<u64>
 }
 
 impl<B: Body> Recorder<B> {
-    pub(crate) fn new(inner: B, recording: Recording, headers: HeaderMap) -> Self {
+    pub(crate) fn new(inner: B, promised: Option<u64>, recording: Recording, headers: HeaderMap) -> Self {
         Self {
-            promised: promised_len(&headers, &inner),
+            promised,
             inner,
             len: 0,
             kept: Some(Vec::new()),

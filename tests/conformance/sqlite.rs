@@ -85,6 +85,10 @@ impl Place {
     }
 }
 
+fn begin(connection: &Connection) -> Transaction<'_> {
+    Transaction::new_unchecked(connection, TransactionBehavior::Immediate).expect("a transaction")
+}
+
 impl InSqlite {
     fn place(&self) -> Place {
         let path = self.dir.path().join("work.sqlite");
@@ -133,8 +137,7 @@ impl Subject for InSqlite {
     fn claim(&self, event: &Event, response: Option<&[u8]>) -> Answer<()> {
         let place = self.place();
         let connection = place.connect();
-        let tx =
-            Transaction::new_unchecked(&connection, TransactionBehavior::Immediate).expect("a transaction");
+        let tx = begin(&connection);
         let answer = place.claim_in(&tx, event, response);
         let ended = if answer == Answer::New(()) { tx.commit() } else { tx.rollback() };
         match ended {
@@ -156,8 +159,7 @@ impl Subject for InSqlite {
     fn forget(&self, source: &str, id: &[u8]) -> bool {
         let place = self.place();
         let connection = place.connect();
-        let tx =
-            Transaction::new_unchecked(&connection, TransactionBehavior::Immediate).expect("a transaction");
+        let tx = begin(&connection);
         let forgotten = place.ledger(source).forget(&tx, id).expect("it can be forgotten");
         tx.commit().expect("it commits");
         forgotten
@@ -166,8 +168,7 @@ impl Subject for InSqlite {
     fn claim_all(&self, events: &[Event]) -> Vec<Answer<()>> {
         let place = self.place();
         let connection = place.connect();
-        let tx =
-            Transaction::new_unchecked(&connection, TransactionBehavior::Immediate).expect("a transaction");
+        let tx = begin(&connection);
         let answers = events.iter().map(|event| place.claim_in(&tx, event, None)).collect();
         tx.commit().expect("it commits");
         answers

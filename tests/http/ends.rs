@@ -189,22 +189,24 @@ where
     (statuses, runs.load(Ordering::SeqCst))
 }
 
+/// The second run completes, behind both layers; the delivery after it is a duplicate.
+fn assert_bad_luck_frees_the_key(hangs: bool) {
+    let scope = Place::new().open().scope("s").expect("the scope opens");
+    assert_eq!(statuses_after_bad_luck(hangs, &WebhookLayer::new(scope.clone())), ([201, 200], 2));
+    let keys = IdempotencyLayer::new(scope, |_| Some("a"));
+    assert_eq!(statuses_after_bad_luck(hangs, &keys), ([201, 201], 2));
+}
+
 /// A timeout inside of the layer makes the service fail: the error goes on and the key is free.
 #[test]
 fn a_service_that_fails_frees_the_key() {
-    let scope = Place::new().open().scope("s").expect("the scope opens");
-    assert_eq!(statuses_after_bad_luck(false, &WebhookLayer::new(scope.clone())), ([201, 200], 2));
-    let keys = IdempotencyLayer::new(scope, |_| Some("a"));
-    assert_eq!(statuses_after_bad_luck(false, &keys), ([201, 201], 2));
+    assert_bad_luck_frees_the_key(false);
 }
 
 /// A timeout around the layer drops its future: the key is free.
 #[test]
 fn a_call_that_is_dropped_frees_the_key() {
-    let scope = Place::new().open().scope("s").expect("the scope opens");
-    assert_eq!(statuses_after_bad_luck(true, &WebhookLayer::new(scope.clone())), ([201, 200], 2));
-    let keys = IdempotencyLayer::new(scope, |_| Some("a"));
-    assert_eq!(statuses_after_bad_luck(true, &keys), ([201, 201], 2));
+    assert_bad_luck_frees_the_key(true);
 }
 
 /// A reply that tells, when it goes, how many claims are in progress.
